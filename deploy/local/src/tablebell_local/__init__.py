@@ -1,0 +1,1 @@
+"""Runs the whole system as local processes, without Docker."""

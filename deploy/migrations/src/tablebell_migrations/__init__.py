@@ -1,0 +1,1 @@
+"""The schema: one history of migrations for the one database."""

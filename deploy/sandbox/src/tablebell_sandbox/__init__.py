@@ -1,0 +1,1 @@
+"""Stands in for SMTP, SMS, FCM and Slack in demos and tests."""

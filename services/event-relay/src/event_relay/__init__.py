@@ -1,0 +1,1 @@
+"""Publishes the events of L0 to RabbitMQ, in order per reservation."""

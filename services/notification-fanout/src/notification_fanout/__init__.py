@@ -1,0 +1,1 @@
+"""Turns one event into a notification per person, and each into its channels."""

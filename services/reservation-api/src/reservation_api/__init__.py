@@ -1,0 +1,1 @@
+"""The HTTP side: reservations, the inbox, preferences and the operators' view."""

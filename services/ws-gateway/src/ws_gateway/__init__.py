@@ -1,0 +1,1 @@
+"""Brings notifications live into the browser."""

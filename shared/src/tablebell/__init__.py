@@ -1,0 +1,1 @@
+"""The shared kernel: wire contracts, connections, the outbox, logs and lifecycle."""
