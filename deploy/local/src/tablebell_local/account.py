@@ -1,0 +1,70 @@
+"""The account that PostgreSQL runs under: it refuses to be root."""
+
+import os
+import pwd
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tablebell_local.failure import Failure
+
+DAC_OVERRIDE, DAC_READ_SEARCH = 1, 2  # capability numbers, linux/capability.h
+
+
+@dataclass(frozen=True)
+class Account:
+    """Who a command runs as: `prefix` goes before it, and `own` gives a path to that account."""
+
+    prefix: tuple[str, ...]
+    uid: int | None = None
+    gid: int | None = None
+
+    def own(self, path: Path) -> None:
+        if self.uid is not None and self.gid is not None:
+            os.chown(path, self.uid, self.gid)
+
+
+def account_for(data: Path) -> Account:
+    """The caller's own account, or for root the owner of the data, at first `postgres`."""
+    if os.geteuid() != 0:
+        return Account(())
+    user = _owner_of(data) or _postgres_user()
+    drop = (
+        "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
+    )  # fmt: skip
+    return Account((*drop, *_way_in(drop, data.parent)), user.pw_uid, user.pw_gid)
+
+
+def _owner_of(data: Path) -> pwd.struct_passwd | None:
+    """An ordinary user who started the stack before root did stays the owner of its data."""
+    try:
+        owner = pwd.getpwuid(data.stat().st_uid)
+    except (FileNotFoundError, KeyError):
+        return None
+    return owner if owner.pw_uid != 0 else None
+
+
+def _postgres_user() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam("postgres")
+    except KeyError:
+        raise Failure(
+            "PostgreSQL refuses to run as root, and there is no user “postgres” to run it as: "
+            "create one with `useradd --system postgres`, or run this as an ordinary user"
+        ) from None
+
+
+def _way_in(drop: tuple[str, ...], directory: Path) -> tuple[str, ...]:
+    """A clone below /root, say, lies where other accounts may not go. The server then keeps one privilege of
+    root: to pass through directories. That changes nobody's permissions and ends with the process."""
+    if subprocess.run([*drop, "test", "-x", directory], check=False).returncode == 0:
+        return ()
+    status = Path("/proc/self/status").read_text()
+    effective = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), 16)
+    for number, name in ((DAC_READ_SEARCH, "dac_read_search"), (DAC_OVERRIDE, "dac_override")):
+        if effective & (1 << number):
+            return (f"--inh-caps=-all,+{name}", f"--ambient-caps=-all,+{name}")
+    raise Failure(
+        f"PostgreSQL cannot run as root, and its account may not enter {directory}: "
+        "clone the project to a directory that others may pass through"
+    )

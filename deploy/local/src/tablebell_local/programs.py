@@ -1,0 +1,56 @@
+"""The server programs of Debian's packages, wherever they are; installed if they are missing."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+
+from tablebell_local.failure import Failure
+from tablebell_local.instance import PROJECT
+
+BOOTSTRAP = PROJECT / "deploy" / "local" / "bootstrap"
+
+
+class Programs:
+    """Looked up when first asked for: to stop what runs, nothing needs to be installed."""
+
+    @cached_property
+    def postgres(self) -> Path:
+        debian = Path("/usr/lib/postgresql").glob("*/bin/postgres")
+        newest_first = sorted(debian, key=lambda path: _number(path.parts[-3]), reverse=True)
+        return _first(newest_first, "postgres")
+
+    @cached_property
+    def rabbitmq_server(self) -> Path:
+        # Debian's script in /usr/sbin changes the user and the directory; the real one does neither.
+        return _first(Path("/usr/lib/rabbitmq").glob("bin/rabbitmq-server"), "rabbitmq-server")
+
+    @cached_property
+    def epmd(self) -> Path:
+        return _first(sorted(Path("/usr/lib/erlang").glob("erts-*/bin/epmd")), "epmd")
+
+    def ensure(self) -> None:
+        try:
+            self._all()
+        except Failure:
+            if subprocess.run([BOOTSTRAP, "servers"], check=False).returncode != 0:
+                raise
+            self._all()
+
+    def _all(self) -> None:
+        for program in (self.postgres, self.rabbitmq_server, self.epmd):
+            if not program.exists():
+                raise Failure(f"{program} is gone")
+
+
+def _number(version: str) -> float:
+    return float(version) if re.fullmatch(r"\d+(\.\d+)?", version) else 0
+
+
+def _first(paths: Iterable[Path], name: str) -> Path:
+    found = next(iter(paths), None) or shutil.which(name)
+    if found is None:
+        raise Failure(f"the program “{name}” is needed, and is neither installed nor could it be installed")
+    return Path(found).resolve()

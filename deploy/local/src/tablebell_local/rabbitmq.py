@@ -1,0 +1,128 @@
+"""The instance's own RabbitMQ: a node below its directory that shares nothing with another on the machine."""
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+
+from tablebell_local.instance import Instance
+from tablebell_local.part import Part
+from tablebell_local.ports import PortBook
+from tablebell_local.programs import Programs
+
+USER = "tablebell"
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+
+CONFIGURATION = """\
+listeners.tcp.local = 127.0.0.1:{amqp}
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {management}
+management.rates_mode = none
+prometheus.tcp.ip = 127.0.0.1
+prometheus.tcp.port = {prometheus}
+load_definitions = {definitions}
+log.file = false
+log.console = true
+log.console.level = info
+raft.wal_max_size_bytes = 67108864
+"""
+
+# Every path that would otherwise be one of the machine's own RabbitMQ. HOME holds the Erlang cookie.
+FILES = {
+    "HOME": "",
+    "RABBITMQ_MNESIA_BASE": "mnesia",
+    "RABBITMQ_LOG_BASE": "log",
+    "RABBITMQ_ENABLED_PLUGINS_FILE": "enabled_plugins",
+    "RABBITMQ_CONFIG_FILE": "rabbitmq.conf",
+    "RABBITMQ_CONFIG_FILES": "conf.d",
+    "RABBITMQ_ADVANCED_CONFIG_FILE": "advanced.config",
+    "RABBITMQ_CONF_ENV_FILE": "rabbitmq-env.conf",
+}
+
+# Idle schedulers sleep instead of spinning, and two of them are enough for one developer.
+ERLANG_ARGUMENTS = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
+
+
+class RabbitMq(Part):
+    def __init__(self, instance: Instance, ports: PortBook, programs: Programs, secrets: Mapping[str, str]) -> None:
+        preferred = {"amqp": 26672, "management": 26673, "distribution": 26674, "prometheus": 26676}
+        super().__init__("rabbitmq", instance, ports, preferred)
+        self._programs = programs
+        self._secrets = secrets
+
+    @property
+    def url(self) -> str:
+        return f"amqp://{self._login}@{self.address}/%2F"
+
+    @property
+    def management_url(self) -> str:
+        return f"http://{self._login}@127.0.0.1:{self.ports['management']}"
+
+    def command(self) -> list[str]:
+        return [str(self._programs.rabbitmq_server)]
+
+    def settings(self) -> dict[str, str]:
+        return {name: str(self._path(file)) for name, file in FILES.items()} | {
+            "RABBITMQ_NODENAME": f"{self.instance.label}@localhost",
+            "RABBITMQ_DIST_PORT": str(self.ports["distribution"]),
+            "ERL_EPMD_PORT": str(self.ports["epmd"]),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_ARGUMENTS,
+            "RABBITMQ_LOG": "-color",
+            # The start script then becomes the server, instead of waiting for it in a shell between.
+            "RUNNING_UNDER_SYSTEMD": "true",
+        }
+
+    async def prepare(self) -> list[str]:
+        self._path("").mkdir(mode=0o700, exist_ok=True)
+        configuration = CONFIGURATION.format(
+            definitions=self._path("definitions.json"), **{name: self.ports[name] for name in self.preferred_ports}
+        )
+        self._path("rabbitmq.conf").write_text(configuration)
+        self._path("enabled_plugins").write_text("[rabbitmq_management,rabbitmq_prometheus].\n")
+        self._path("rabbitmq-env.conf").touch()
+        self._path("definitions.json").touch(mode=0o600)
+        self._path("definitions.json").write_text(json.dumps(self._definitions()))
+        return []
+
+    async def problem(self) -> str | None:
+        """Healthy is: the user may log in, and the AMQP port, which opens last, speaks the protocol."""
+        try:
+            async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
+                answer = await client.get(f"{self.management_url}/api/whoami")
+            if not answer.is_success:
+                return f"its management API answers {answer.status_code}"
+            async with asyncio.timeout(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.ports["amqp"])
+                writer.write(PROTOCOL_HEADER)
+                await reader.readexactly(7)
+                writer.close()
+        except (OSError, TimeoutError, EOFError, httpx.HTTPError) as error:
+            return f"no connection at {self.address}: {error}"
+        return None
+
+    @property
+    def _login(self) -> str:
+        return f"{USER}:{quote(self._secrets['AMQP_PASSWORD'], safe='')}"
+
+    def _path(self, name: str) -> Path:
+        return self.instance.path("rabbitmq", name)
+
+    def _definitions(self) -> dict[str, object]:
+        """Read at every start, so the user is there even if the very first start was cut short. With them
+        RabbitMQ does not make its default `guest`."""
+        salt = hashlib.sha256(self.instance.label.encode()).digest()[:4]
+        digest = hashlib.sha256(salt + self._secrets["AMQP_PASSWORD"].encode()).digest()
+        user = {
+            "name": USER,
+            "password_hash": base64.b64encode(salt + digest).decode(),
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": "administrator",
+        }
+        everything = {"user": USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+        return {"users": [user], "vhosts": [{"name": "/"}], "permissions": [everything]}

@@ -1,0 +1,86 @@
+"""An instance's servers, and how they are brought up and ended."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Sequence
+
+from tablebell_local.board import Board
+from tablebell_local.credentials import load, load_or_create
+from tablebell_local.epmd import Epmd
+from tablebell_local.failure import Failure
+from tablebell_local.instance import Instance
+from tablebell_local.part import Part, bring_up
+from tablebell_local.ports import PortBook, preferred_somewhere
+from tablebell_local.postgres import Postgres
+from tablebell_local.processes import end, find
+from tablebell_local.programs import Programs
+from tablebell_local.rabbitmq import RabbitMq
+
+
+class Stack:
+    """What changes something is to be called with the instance locked."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.programs = Programs()
+        self.ports = PortBook(instance.path("ports.json"))
+        self.secrets = load(instance.path("secrets.env"))
+        self.postgres = Postgres(instance, self.ports, self.programs, self.secrets)
+        self.epmd = Epmd(instance, self.ports, self.programs)
+        self.rabbitmq = RabbitMq(instance, self.ports, self.programs, self.secrets)
+        self.servers: tuple[Part, ...] = (self.postgres, self.epmd, self.rabbitmq)
+
+    async def servers_up(self, board: Board) -> None:
+        self.programs.ensure()
+        self.instance.create()
+        self.secrets |= load_or_create(self.instance.path("secrets.env"))
+        self.settle_ports(self.servers, board)
+
+        async def broker() -> None:
+            await bring_up(self.epmd, board)
+            await bring_up(self.rabbitmq, board)
+
+        await together(bring_up(self.postgres, board), broker())
+
+    def settle_ports(self, parts: Sequence[Part], board: Board) -> None:
+        running = [part for part in parts if part.pids()]
+        wishes = {name: wish for part in parts for name, wish in part.preferred_ports.items()}
+        if self.instance.is_throwaway:
+            wishes = {name: preferred_somewhere(self.instance.label, name) for name in wishes}
+        held = {name for part in running for name in part.preferred_ports}
+        for moved in self.ports.settle(wishes, held):
+            if moved.name not in held and not self.instance.is_throwaway:
+                board.note(f"{moved.preferred} is taken by another program: {moved.name} is at {moved.actual}")
+
+    async def down(self, board: Board) -> None:
+        """Ends everything that carries the instance's mark, whichever version of the project started it."""
+        servers = {part.name for part in self.servers}
+        found = {process.part for process in find(self.instance.directory)}
+        await together(*(self._end(part, board) for part in sorted(found - servers)))
+        await together(*(self._stop(part, board) for part in (self.postgres, self.rabbitmq)))
+        await self._stop(self.epmd, board)
+        left = [process.pid for process in find(self.instance.directory)] + self.postgres.pids()
+        if left:
+            raise Failure(f"these processes cannot be ended: {', '.join(map(str, left))}")
+
+    async def _end(self, name: str, board: Board) -> None:
+        def pids() -> list[int]:
+            return [process.pid for process in find(self.instance.directory, name)]
+
+        board.set(name, "stopping")
+        await end(pids, [(signal.SIGTERM, 30.0)])
+        board.ready(name, state="stopped")
+
+    async def _stop(self, part: Part, board: Board) -> None:
+        if part.pids():
+            board.set(part.name, "stopping")
+            await part.stop()
+            board.ready(part.name, state="stopped")
+
+
+async def together(*steps: Coroutine[None, None, None]) -> None:
+    """Runs the steps at once and to their ends, so that each says how it went; then the first failure counts."""
+    outcomes = await asyncio.gather(*steps, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome

@@ -1,0 +1,94 @@
+"""Runs pytest against the servers of an instance, which it starts and, as the last to use them, stops."""
+
+import asyncio
+import fcntl
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from tablebell_local.board import Board
+from tablebell_local.instance import PROJECT, Instance
+from tablebell_local.processes import CONFIG_MARK, PART_MARK, STACK_MARK
+from tablebell_local.stack import Stack
+
+KEEP = "keep"
+
+
+def run(instance: Instance, arguments: Sequence[str]) -> int:
+    """Several runs may share the servers: each holds a shared lock on `users`, and only who can get it for
+    itself alone at the end stops them, unless somebody asked with `servers` to keep them."""
+    signal.signal(signal.SIGTERM, _leave)
+    instance.create()
+    with instance.path("users").open("w") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        stack = Stack(instance)
+        try:
+            asyncio.run(_up(stack))
+            return _pytest(stack, arguments)
+        finally:
+            if _is_last(users.fileno()) and not instance.path(KEEP).exists():
+                asyncio.run(_down(stack))
+
+
+def in_use(instance: Instance) -> bool:
+    """Whether a test run is using the servers of the instance now."""
+    path = instance.path("users")
+    if not path.exists():
+        return False
+    with path.open() as users:
+        return not _is_last(users.fileno())
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    command = [sys.executable, "-m", "tablebell_local", "--instance", stack.instance.name]
+    command += ["--state", str(stack.instance.directory.parent)]
+    return {
+        "TEST_DATABASE_URL": stack.postgres.url("postgres"),
+        "TEST_AMQP_URL": stack.rabbitmq.url,
+        "TEST_AMQP_MANAGEMENT_URL": stack.rabbitmq.management_url,
+        "TEST_STACK": shlex.join(command),
+    }
+
+
+def _pytest(stack: Stack, arguments: Sequence[str]) -> int:
+    marks = {STACK_MARK, PART_MARK, CONFIG_MARK}
+    outer = {name: value for name, value in os.environ.items() if name not in marks}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *arguments], cwd=PROJECT, env=outer | environment(stack)
+    )
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # pytest got it too, and ends by itself
+            continue
+        except SystemExit:
+            process.terminate()
+            raise
+
+
+async def _up(stack: Stack) -> None:
+    async with stack.instance.locked():
+        with Board() as board:
+            await stack.servers_up(board)
+
+
+async def _down(stack: Stack) -> None:
+    async with stack.instance.locked():
+        with Board() as board:
+            await stack.down(board)
+
+
+def _is_last(users: int) -> bool:
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
