@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _servers(instance: Instance, arguments: argparse.Namespace) -> None:
+def _servers(instance: Instance, _arguments: argparse.Namespace) -> None:
     async def run() -> None:
         async with instance.locked():
             instance.path(testrun.KEEP).touch()
@@ -59,7 +59,7 @@ def _servers(instance: Instance, arguments: argparse.Namespace) -> None:
     asyncio.run(run())
 
 
-def _down(instance: Instance, arguments: argparse.Namespace) -> None:
+def _down(instance: Instance, _arguments: argparse.Namespace) -> None:
     async def run() -> None:
         async with instance.locked():
             instance.path(testrun.KEEP).unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-class Failure(Exception):  # noqa: N818 - it is read as a word in messages, not raised as a bug
+class Failure(Exception):
     """Something could not be done; the message says what and how to get it done, and no traceback is shown.
 
     `log` names the file whose last lines tell why.

@@ -33,8 +33,13 @@ class Instance:
 
     @property
     def is_throwaway(self) -> bool:
-        """Only the developer's own instance holds data that somebody may want to see again after a crash."""
-        return self.name != "dev"
+        """For tests: its data need not survive a crash of the machine, nor its own end."""
+        return self.name == "test" or self.name.startswith("test-")
+
+    @property
+    def has_fixed_ports(self) -> bool:
+        """The developer's own is found at the ports of the documentation; any other goes where there is room."""
+        return self.name == "dev"
 
     @property
     def label(self) -> str:

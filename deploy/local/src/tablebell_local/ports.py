@@ -4,6 +4,7 @@ The preferred port wins if it is free, then the one of last time, then the prefe
 A part that runs keeps its port, whatever else became free.
 """
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -32,10 +33,9 @@ class PortBook:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ports: dict[str, int] = {}
-        try:
+        # With nothing recorded, or a damaged file, every port is chosen anew.
+        with contextlib.suppress(FileNotFoundError, ValueError, AttributeError, TypeError):
             self._ports = {str(name): int(port) for name, port in json.loads(path.read_text()).items()}
-        except (FileNotFoundError, ValueError, AttributeError, TypeError):
-            pass  # nothing recorded, or a damaged file: every port is chosen anew
 
     def __getitem__(self, name: str) -> int:
         return self._ports[name]

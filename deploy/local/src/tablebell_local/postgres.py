@@ -34,8 +34,14 @@ class Postgres(Part):
         self._secrets = secrets
         self._data = instance.path("pgdata")
 
-    def url(self, database: str = DATABASE, user: str = OWNER, secret: str = "POSTGRES_PASSWORD") -> str:
-        return f"postgresql://{user}:{quote(self._secrets[secret], safe='')}@{self.address}/{database}"
+    def url(self, database: str = DATABASE) -> str:
+        """The owner's, who may do everything."""
+        return self._url(OWNER, "POSTGRES_PASSWORD", database)
+
+    def url_of(self, service: str) -> str:
+        """A service's own role, which may do what that service does."""
+        role = service.replace("-", "_")
+        return self._url(f"tablebell_{role}", f"{role.upper()}_DB_PASSWORD", DATABASE)
 
     def pids(self) -> list[int]:
         title = f"postgres: {self.instance.label}: "
@@ -88,6 +94,9 @@ class Postgres(Part):
             await connection.close(timeout=5)
         return None
 
+    def _url(self, user: str, secret: str, database: str) -> str:
+        return f"postgresql://{user}:{quote(self._secrets[secret], safe='')}@{self.address}/{database}"
+
     def _is_postmaster(self, arguments: list[str]) -> bool:
         return Path(arguments[0]).name == "postgres" and arguments[1:3] == ["-D", str(self._data)]
 
@@ -101,7 +110,7 @@ class Postgres(Part):
         password.touch(mode=0o600)
         account.own(password)
         password.write_text(self._secrets["POSTGRES_PASSWORD"])
-        initdb = [self._programs.postgres.with_name("initdb"), "-D", unfinished, "-U", OWNER]
+        initdb = [str(self._programs.postgres.with_name("initdb")), "-D", str(unfinished), "-U", OWNER]
         how = ["-E", "UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password}"]
         how += ["--no-sync"] if self.instance.is_throwaway else []
         try:

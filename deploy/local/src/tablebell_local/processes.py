@@ -84,12 +84,11 @@ def spawn(
 
 
 async def end(find_pids: Callable[[], list[int]], steps: Sequence[tuple[signal.Signals, float]]) -> None:
-    """Sends the leaders of what `find_pids` finds one signal after the other, each with its time to take
-    effect, and in the end kills everything that is left. Returns when nothing is."""
+    """Sends what `find_pids` finds one signal after the other, each with its time to take effect, and in the
+    end kills everything that is left. A child is its parent's to end, so only the topmost get a signal."""
     for step, patience in steps:
         pids = find_pids()
-        leaders = [pid for pid in pids if _is_session_leader(pid)]
-        _send(leaders or pids, step)
+        _send([pid for pid in pids if _parent(pid) not in pids], step)
         if await _gone(find_pids, patience):
             return
     for _ in range(20):
@@ -113,16 +112,16 @@ def _send(pids: Sequence[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-def _is_session_leader(pid: int) -> bool:
+def _parent(pid: int) -> int:
     try:
-        return os.getsid(pid) == pid
-    except ProcessLookupError:
-        return False
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(status.rpartition(")")[2].split()[1])  # the name, in brackets before it, may hold anything
 
 
 def _pids() -> Iterator[int]:
-    own = os.getpid()
-    return (int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != own)
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
 
 
 def _environment(pid: int) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """The instance's own RabbitMQ: a node below its directory that shares nothing with another on the machine."""
 
-import asyncio
 import base64
 import hashlib
 import json
@@ -16,7 +15,6 @@ from tablebell_local.ports import PortBook
 from tablebell_local.programs import Programs
 
 USER = "tablebell"
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 
 CONFIGURATION = """\
 listeners.tcp.local = 127.0.0.1:{amqp}
@@ -29,6 +27,7 @@ load_definitions = {definitions}
 log.file = false
 log.console = true
 log.console.level = info
+log.console.use_colors = off
 raft.wal_max_size_bytes = 67108864
 """
 
@@ -73,7 +72,6 @@ class RabbitMq(Part):
             "ERL_EPMD_PORT": str(self.ports["epmd"]),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_ARGUMENTS,
-            "RABBITMQ_LOG": "-color",
             # The start script then becomes the server, instead of waiting for it in a shell between.
             "RUNNING_UNDER_SYSTEMD": "true",
         }
@@ -91,20 +89,14 @@ class RabbitMq(Part):
         return []
 
     async def problem(self) -> str | None:
-        """Healthy is: the user may log in, and the AMQP port, which opens last, speaks the protocol."""
+        """Healthy is: the user may log in, and the AMQP port, which opens last, is open."""
+        check = f"{self.management_url}/api/health/checks/port-listener/{self.ports['amqp']}"
         try:
             async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
-                answer = await client.get(f"{self.management_url}/api/whoami")
-            if not answer.is_success:
-                return f"its management API answers {answer.status_code}"
-            async with asyncio.timeout(5):
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.ports["amqp"])
-                writer.write(PROTOCOL_HEADER)
-                await reader.readexactly(7)
-                writer.close()
-        except (OSError, TimeoutError, EOFError, httpx.HTTPError) as error:
-            return f"no connection at {self.address}: {error}"
-        return None
+                answer = await client.get(check)
+        except httpx.HTTPError as error:
+            return f"no answer from its management API: {error}"
+        return None if answer.is_success else f"its management API answers {answer.status_code}"
 
     @property
     def _login(self) -> str:

@@ -1,6 +1,7 @@
 """An instance's servers, and how they are brought up and ended."""
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Coroutine, Sequence
 
@@ -45,11 +46,11 @@ class Stack:
     def settle_ports(self, parts: Sequence[Part], board: Board) -> None:
         running = [part for part in parts if part.pids()]
         wishes = {name: wish for part in parts for name, wish in part.preferred_ports.items()}
-        if self.instance.is_throwaway:
+        if not self.instance.has_fixed_ports:
             wishes = {name: preferred_somewhere(self.instance.label, name) for name in wishes}
         held = {name for part in running for name in part.preferred_ports}
         for moved in self.ports.settle(wishes, held):
-            if moved.name not in held and not self.instance.is_throwaway:
+            if moved.name not in held and self.instance.has_fixed_ports:
                 board.note(f"{moved.preferred} is taken by another program: {moved.name} is at {moved.actual}")
 
     async def down(self, board: Board) -> None:
@@ -59,6 +60,9 @@ class Stack:
         await together(*(self._end(part, board) for part in sorted(found - servers)))
         await together(*(self._stop(part, board) for part in (self.postgres, self.rabbitmq)))
         await self._stop(self.epmd, board)
+        if self.instance.is_throwaway:
+            shutil.rmtree(self.instance.path("pgdata"), ignore_errors=True)
+            shutil.rmtree(self.instance.path("rabbitmq"), ignore_errors=True)
         left = [process.pid for process in find(self.instance.directory)] + self.postgres.pids()
         if left:
             raise Failure(f"these processes cannot be ended: {', '.join(map(str, left))}")
@@ -74,7 +78,7 @@ class Stack:
     async def _stop(self, part: Part, board: Board) -> None:
         if part.pids():
             board.set(part.name, "stopping")
-            await part.stop()
+            await (part.kill() if self.instance.is_throwaway else part.stop())
             board.ready(part.name, state="stopped")
 
 

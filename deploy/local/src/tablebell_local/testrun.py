@@ -90,5 +90,5 @@ def _is_last(users: int) -> bool:
     return True
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _leave(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
