@@ -1,0 +1,50 @@
+"""Structured logs: one JSON object per line, coloured text on a terminal.
+
+Events are snake_case verbs (`event_published`), everything else is a key. Ids are bound once, with
+`structlog.contextvars`, and appear in every line that follows from them.
+"""
+
+import logging
+import sys
+
+import structlog
+from structlog.typing import Processor
+
+SHARED: tuple[Processor, ...] = (
+    structlog.contextvars.merge_contextvars,
+    structlog.stdlib.add_log_level,
+    structlog.stdlib.ExtraAdder(),
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    structlog.processors.StackInfoRenderer(),
+)
+
+
+def configure_logs(service: str, level: str = "INFO") -> None:
+    """Send structlog and the standard library's loggers through one formatter to standard output."""
+    on_terminal = sys.stdout.isatty()
+    rendering: list[Processor]
+    if on_terminal:
+        rendering = [structlog.dev.ConsoleRenderer()]
+    else:
+        rendering = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+
+    structlog.configure(
+        processors=[*SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level)),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=SHARED,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level)
+    # Our own lines tell what these would, once and with the ids.
+    for noisy in ("aiormq", "aio_pika", "httpx", "httpcore", "uvicorn.access"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    structlog.contextvars.bind_contextvars(service=service)

@@ -1,0 +1,22 @@
+"""An outage: the thing behind us is away, and no row or message is to blame. Outages burn no attempts."""
+
+import aiormq
+import asyncpg
+
+OUTAGES: tuple[type[Exception], ...] = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,  # the server shuts down, crashed, or an operator ended our session
+    asyncpg.InsufficientResourcesError,  # too many connections, disk or memory full
+    asyncpg.ReadOnlySQLTransactionError,  # a failover left us on a standby
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    aiormq.AMQPError,
+)
+
+
+def describe(error: BaseException) -> str:
+    """An error as one line for an operator."""
+    return " ".join(f"{type(error).__name__}: {error}".rstrip(": ").split())[:500]

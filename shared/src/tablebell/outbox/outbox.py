@@ -1,0 +1,151 @@
+"""The operations of an outbox, the same on all three levels.
+
+Each level has its own SQL (`sql/<level>.sql`) with the same blocks, of which this class has one method each. A method
+takes a connection and never commits: the use case decides what else belongs to the transaction.
+
+A row is claimed under a lease: a token and an end, by the database's clock. Whoever writes a row's outcome shows the
+token; a worker whose lease has passed to another writes nothing. A row whose worker died is claimed again when its
+lease ends.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID, uuid4
+
+import asyncpg
+
+from tablebell.postgres import Connection
+from tablebell.sqlfile import load_queries
+
+
+class Level(StrEnum):
+    """The levels by the name of their table, which is also the channel on which their work is announced."""
+
+    EVENT = "event_outbox"
+    NOTIFICATION = "notification_outbox"
+    CHANNEL_SEND = "notification_channel_send"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """How far a sweep through the due rows has come.
+
+    A claim that starts after the last one's position need not wade through the row versions which that one left dead,
+    however long the vacuum is kept from them. A new sweep starts at START and so finds what became due in between.
+    """
+
+    due: datetime
+    id: int
+
+
+START = Position(datetime(1970, 1, 1, tzinfo=UTC), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    token: UUID
+    rows: Sequence[asyncpg.Record]
+    reached: Position
+    more: bool
+    """The claim looked at as many rows as it was allowed to: there may be more beyond `reached`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    id: int
+    error: str
+    pause: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    status: str
+    rows: int
+    oldest: datetime | None = field(default=None)
+
+
+class Outbox:
+    def __init__(self, level: Level) -> None:
+        self.level = level
+        self.sql: Mapping[str, str] = load_queries("tablebell.outbox", "sql", f"{level}.sql")
+
+    async def append(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Add rows, given as the level's columns by name."""
+        return [row["id"] for row in await connection.fetch(self.sql["append"], list(rows))]
+
+    async def claim(
+        self, connection: Connection, scope: Any, *, limit: int, lease: timedelta, after: Position = START
+    ) -> Batch:
+        """Lease up to `limit` due rows of `scope`: partitions for L0 and L1, a channel for L2."""
+        token = uuid4()
+        rows = await connection.fetch(self.sql["claim"], scope, limit, token, lease, after.due, after.id)
+        reached = max((Position(row["due"], row["id"]) for row in rows), default=after)
+        return Batch(token, [row for row in rows if row["leased"]], reached, more=len(rows) >= limit)
+
+    async def extend_if_leased(
+        self, connection: Connection, ids: Sequence[int], token: UUID, lease: timedelta
+    ) -> list[int]:
+        """Which of the rows are still ours; their lease starts anew."""
+        return _ids(await connection.fetch(self.sql["extend_if_leased"], ids, token, lease))
+
+    async def complete_if_leased(self, connection: Connection, ids: Sequence[int], token: UUID) -> list[int]:
+        return _ids(await connection.fetch(self.sql["complete_if_leased"], ids, token))
+
+    async def fail_if_leased(
+        self, connection: Connection, failures: Sequence[Failure], token: UUID, max_attempts: int
+    ) -> dict[int, str]:
+        """Count an attempt and try again after a pause, or bury the row if that was the last; the new status by id."""
+        ids, errors, pauses = _columns(failures)
+        rows = await connection.fetch(self.sql["fail_if_leased"], ids, token, errors, pauses, max_attempts)
+        return {row["id"]: row["status"] for row in rows}
+
+    async def bury_if_leased(self, connection: Connection, failures: Sequence[Failure], token: UUID) -> list[int]:
+        """Give up at once: another attempt could not end differently."""
+        ids, errors, _ = _columns(failures)
+        return _ids(await connection.fetch(self.sql["bury_if_leased"], ids, token, errors))
+
+    async def release_if_leased(self, connection: Connection, failures: Sequence[Failure], token: UUID) -> list[int]:
+        """Put rows back as they were, without counting an attempt: what stood in the way was no fault of theirs."""
+        ids, errors, pauses = _columns(failures)
+        return _ids(await connection.fetch(self.sql["release_if_leased"], ids, token, errors, pauses))
+
+    async def requeue(self, connection: Connection, ids: Sequence[int]) -> list[int]:
+        """Give dead rows all their attempts again."""
+        return _ids(await connection.fetch(self.sql["requeue"], ids))
+
+    async def discard(self, connection: Connection, ids: Sequence[int]) -> list[int]:
+        """Close dead rows for good."""
+        return _ids(await connection.fetch(self.sql["discard"], ids))
+
+    async def find(
+        self,
+        connection: Connection,
+        *,
+        status: str,
+        ids: Sequence[int] | None = None,
+        error_contains: str | None = None,
+        after_id: int = 0,
+        limit: int = 100,
+    ) -> list[asyncpg.Record]:
+        return await connection.fetch(self.sql["find"], status, ids, error_contains, after_id, limit)
+
+    async def count(self, connection: Connection) -> list[Count]:
+        """Rows by status, and the oldest of each, but for the done ones, whose number is history's."""
+        return [Count(**row) for row in await connection.fetch(self.sql["count"])]
+
+    async def purge(self, connection: Connection, *, older_than: timedelta, limit: int) -> int:
+        """Delete up to `limit` done rows past the retention; call it until it returns fewer. Dead rows stay."""
+        return len(await connection.fetch(self.sql["purge"], older_than, limit))
+
+
+def _ids(rows: Sequence[asyncpg.Record]) -> list[int]:
+    return [row["id"] for row in rows]
+
+
+def _columns(failures: Sequence[Failure]) -> tuple[list[int], list[str], list[timedelta]]:
+    # An error from outside may hold anything; PostgreSQL takes no NUL, and an operator no novel.
+    errors = [failure.error.replace("\x00", "")[:1000] for failure in failures]
+    return [failure.id for failure in failures], errors, [failure.pause for failure in failures]

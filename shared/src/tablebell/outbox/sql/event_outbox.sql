@@ -1,0 +1,164 @@
+-- L0. open = PENDING, PROCESSING or FAILED. The events of one aggregate go out in the order of their version:
+-- an open event holds back those after it, except a PENDING one whose time has not come. DEAD holds back nothing.
+
+-- name: append
+-- $1 the rows, as a JSON array of objects
+INSERT INTO event_outbox (event_id, event_type, aggregate_type, aggregate_id, aggregate_version, schedule_key, payload,
+                          headers, available_at)
+SELECT coalesce(event_id, gen_random_uuid()), event_type, coalesce(aggregate_type, 'reservation'), aggregate_id,
+       aggregate_version, schedule_key, payload, coalesce(headers, '{}'), coalesce(available_at, clock_timestamp())
+  FROM jsonb_to_recordset($1) AS given (
+           event_id uuid, event_type text, aggregate_type text, aggregate_id bigint, aggregate_version integer,
+           schedule_key text, payload jsonb, headers jsonb, available_at timestamptz)
+RETURNING id
+
+-- name: claim
+-- An event is leased only when every open event before it is leased with it: whatever was skipped because somebody
+-- else holds it, waits for its retry, or lies beyond the limit keeps its followers waiting, and nobody else's.
+-- $1 partitions · $2 limit · $3 token · $4 lease · $5, $6 where the sweep has come to
+WITH due AS MATERIALIZED (
+    SELECT id, available_at, aggregate_type, aggregate_id, aggregate_version
+      FROM event_outbox
+     WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+       AND available_at <= now()
+       AND (available_at, id) > ($5, $6)
+       AND partition = ANY ($1::smallint[])
+       AND (lease_until IS NULL OR lease_until <= now())
+     ORDER BY available_at, id
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+), aggregate AS (
+    SELECT aggregate_type, aggregate_id, max(aggregate_version) AS last_version
+      FROM due
+     GROUP BY aggregate_type, aggregate_id
+), line AS (
+    SELECT o.id, due.id IS NOT NULL AS is_due,
+           bool_and(due.id IS NOT NULL)
+               OVER (PARTITION BY o.aggregate_type, o.aggregate_id ORDER BY o.aggregate_version) AS is_clear
+      FROM aggregate
+      CROSS JOIN LATERAL (
+          SELECT id, aggregate_type, aggregate_id, aggregate_version
+            FROM event_outbox
+           WHERE aggregate_type = aggregate.aggregate_type
+             AND aggregate_id = aggregate.aggregate_id
+             AND aggregate_version <= aggregate.last_version
+             AND status IN ('PENDING', 'PROCESSING', 'FAILED')
+             AND NOT (status = 'PENDING' AND available_at > now())
+          OFFSET 0
+      ) AS o
+      LEFT JOIN due ON due.id = o.id
+), leased AS (
+    UPDATE event_outbox
+       SET status = 'PROCESSING', lease_token = $3, lease_until = now() + $4
+     WHERE id = ANY (ARRAY(SELECT id FROM line WHERE is_due AND is_clear))
+    RETURNING id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload::text AS payload,
+              headers, retry_count, created_at
+)
+SELECT due.id, due.available_at AS due, leased.id IS NOT NULL AS leased, leased.event_id, leased.event_type,
+       leased.aggregate_type, leased.aggregate_id, leased.aggregate_version, leased.payload, leased.headers,
+       leased.retry_count, leased.created_at
+  FROM due
+  LEFT JOIN leased ON leased.id = due.id
+ ORDER BY due.aggregate_version, due.available_at, due.id
+
+-- name: extend_if_leased
+-- $1 ids · $2 token · $3 lease
+UPDATE event_outbox
+   SET lease_until = now() + $3
+ WHERE id = ANY ($1::bigint[]) AND lease_token = $2
+RETURNING id
+
+-- name: complete_if_leased
+-- $1 ids · $2 token
+UPDATE event_outbox
+   SET status = 'PUBLISHED', published_at = clock_timestamp(), lease_token = NULL, lease_until = NULL, last_error = NULL
+ WHERE id = ANY ($1::bigint[]) AND lease_token = $2
+RETURNING id
+
+-- name: fail_if_leased
+-- $1 ids · $2 token · $3 errors · $4 pauses · $5 how many attempts there are
+UPDATE event_outbox AS o
+   SET status = CASE WHEN o.retry_count + 1 >= $5 THEN 'DEAD' ELSE 'FAILED' END,
+       retry_count = o.retry_count + 1,
+       last_error = failed.error,
+       available_at = now() + failed.pause,
+       lease_token = NULL,
+       lease_until = NULL
+  FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
+ WHERE o.id = failed.id AND o.lease_token = $2
+RETURNING o.id, o.status
+
+-- name: bury_if_leased
+-- $1 ids · $2 token · $3 errors
+UPDATE event_outbox AS o
+   SET status = 'DEAD', retry_count = o.retry_count + 1, last_error = failed.error, lease_token = NULL, lease_until = NULL
+  FROM unnest($1::bigint[], $3::text[]) AS failed (id, error)
+ WHERE o.id = failed.id AND o.lease_token = $2
+RETURNING o.id
+
+-- name: release_if_leased
+-- A row that has failed before stays FAILED, so that it goes on holding back its followers.
+-- $1 ids · $2 token · $3 errors · $4 pauses
+UPDATE event_outbox AS o
+   SET status = CASE WHEN o.retry_count > 0 OR failed.pause > interval '0' THEN 'FAILED' ELSE 'PENDING' END,
+       last_error = failed.error,
+       available_at = CASE WHEN failed.pause > interval '0' THEN now() + failed.pause ELSE o.available_at END,
+       lease_token = NULL,
+       lease_until = NULL
+  FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
+ WHERE o.id = failed.id AND o.lease_token = $2
+RETURNING o.id
+
+-- name: requeue
+-- $1 ids
+UPDATE event_outbox
+   SET status = 'PENDING', retry_count = 0, available_at = clock_timestamp()
+ WHERE id = ANY ($1::bigint[]) AND status = 'DEAD'
+RETURNING id
+
+-- name: discard
+-- $1 ids
+UPDATE event_outbox
+   SET status = 'DISCARDED', discarded_at = clock_timestamp()
+ WHERE id = ANY ($1::bigint[]) AND status = 'DEAD'
+RETURNING id
+
+-- name: find
+-- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 after which id · $5 limit
+SELECT id, status, event_type AS subject, aggregate_id, retry_count, last_error, available_at, created_at
+  FROM event_outbox
+ WHERE status = $1
+   AND ($2::bigint[] IS NULL OR id = ANY ($2))
+   AND ($3::text IS NULL OR strpos(last_error, $3) > 0)
+   AND id > $4
+ ORDER BY id
+ LIMIT $5
+
+-- name: count
+SELECT status, count(*) AS rows, min(created_at) AS oldest
+  FROM event_outbox
+ WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+ GROUP BY status
+UNION ALL
+SELECT 'DEAD', count(*), min(created_at)
+  FROM event_outbox
+ WHERE status = 'DEAD'
+HAVING count(*) > 0
+UNION ALL
+SELECT status, count(*), NULL
+  FROM event_outbox
+ WHERE status IN ('PUBLISHED', 'DISCARDED')
+ GROUP BY status
+
+-- name: purge
+-- $1 retention · $2 limit
+DELETE FROM event_outbox
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM event_outbox
+            WHERE status IN ('PUBLISHED', 'DISCARDED')
+              AND coalesce(published_at, discarded_at) < now() - $1::interval
+            ORDER BY coalesce(published_at, discarded_at)
+            LIMIT $2
+              FOR UPDATE SKIP LOCKED))
+RETURNING id

@@ -1,0 +1,157 @@
+-- L2. open = is_sent IS NULL. The states of the other levels, as this table tells them:
+-- PENDING open, never tried · PROCESSING open, leased · FAILED open, tried · PUBLISHED is_sent · DEAD not sent, because
+-- attempts ran out or the address is dead · DISCARDED not sent for any other reason, which `outcome` names.
+
+-- name: append
+-- $1 the rows, as a JSON array of objects
+INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message,
+                                       headers, next_attempt_at, not_after)
+SELECT notification_id, channel_type, user_type, user_id, restaurant_id, recipient, coalesce(message, '{}'),
+       coalesce(headers, '{}'), coalesce(next_attempt_at, clock_timestamp()), not_after
+  FROM jsonb_to_recordset($1) AS given (
+           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint, recipient text,
+           message jsonb, headers jsonb, next_attempt_at timestamptz, not_after timestamptz)
+RETURNING id
+
+-- name: claim
+-- $1 channel · $2 limit · $3 token · $4 lease · $5, $6 where the sweep has come to
+WITH due AS MATERIALIZED (
+    SELECT id, next_attempt_at
+      FROM notification_channel_send
+     WHERE is_sent IS NULL
+       AND channel_type = $1
+       AND next_attempt_at <= now()
+       AND (next_attempt_at, id) > ($5, $6)
+       AND (lease_until IS NULL OR lease_until <= now())
+     ORDER BY next_attempt_at, id
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+), leased AS (
+    UPDATE notification_channel_send
+       SET lease_token = $3, lease_until = now() + $4, updated_at = now()
+     WHERE id = ANY (ARRAY(SELECT id FROM due))
+    RETURNING id, notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message, headers, not_after,
+              attempt_count, created_at
+)
+SELECT due.id, due.next_attempt_at AS due, true AS leased, leased.notification_id, leased.channel_type, leased.user_type,
+       leased.user_id, leased.restaurant_id, leased.recipient, leased.message, leased.headers, leased.not_after,
+       leased.attempt_count, leased.created_at
+  FROM due
+  JOIN leased ON leased.id = due.id
+ ORDER BY due.next_attempt_at, due.id
+
+-- name: extend_if_leased
+-- $1 ids · $2 token · $3 lease
+UPDATE notification_channel_send
+   SET lease_until = now() + $3
+ WHERE id = ANY ($1::bigint[]) AND lease_token = $2
+RETURNING id
+
+-- name: complete_if_leased
+-- $1 ids · $2 token
+UPDATE notification_channel_send
+   SET is_sent = true, outcome = 'SENT', sent_at = clock_timestamp(), attempt_count = attempt_count + 1, last_error = NULL,
+       lease_token = NULL, lease_until = NULL, updated_at = now()
+ WHERE id = ANY ($1::bigint[]) AND lease_token = $2
+RETURNING id
+
+-- name: fail_if_leased
+-- $1 ids · $2 token · $3 errors · $4 pauses · $5 how many attempts there are
+UPDATE notification_channel_send AS o
+   SET is_sent = CASE WHEN o.attempt_count + 1 >= $5 THEN false END,
+       outcome = CASE WHEN o.attempt_count + 1 >= $5 THEN 'EXHAUSTED' END,
+       attempt_count = o.attempt_count + 1,
+       last_error = failed.error,
+       next_attempt_at = now() + failed.pause,
+       lease_token = NULL,
+       lease_until = NULL,
+       updated_at = now()
+  FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
+ WHERE o.id = failed.id AND o.lease_token = $2
+RETURNING o.id, CASE WHEN o.is_sent IS NULL THEN 'FAILED' ELSE 'DEAD' END AS status
+
+-- name: bury_if_leased
+-- $1 ids · $2 token · $3 errors
+UPDATE notification_channel_send AS o
+   SET is_sent = false, outcome = 'UNDELIVERABLE', attempt_count = o.attempt_count + 1, last_error = failed.error,
+       lease_token = NULL, lease_until = NULL, updated_at = now()
+  FROM unnest($1::bigint[], $3::text[]) AS failed (id, error)
+ WHERE o.id = failed.id AND o.lease_token = $2
+RETURNING o.id
+
+-- name: release_if_leased
+-- $1 ids · $2 token · $3 errors · $4 pauses
+UPDATE notification_channel_send AS o
+   SET last_error = failed.error,
+       next_attempt_at = CASE WHEN failed.pause > interval '0' THEN now() + failed.pause ELSE o.next_attempt_at END,
+       lease_token = NULL,
+       lease_until = NULL,
+       updated_at = now()
+  FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
+ WHERE o.id = failed.id AND o.lease_token = $2
+RETURNING o.id
+
+-- name: requeue
+-- $1 ids
+UPDATE notification_channel_send
+   SET is_sent = NULL, outcome = NULL, attempt_count = 0, next_attempt_at = clock_timestamp(), updated_at = now()
+ WHERE id = ANY ($1::bigint[]) AND is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
+RETURNING id
+
+-- name: discard
+-- $1 ids
+UPDATE notification_channel_send
+   SET outcome = 'DISCARDED', updated_at = now()
+ WHERE id = ANY ($1::bigint[]) AND is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
+RETURNING id
+
+-- name: find
+-- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 after which id · $5 limit
+SELECT id, $1::text AS status, channel_type AS subject, notification_id, attempt_count AS retry_count, last_error,
+       next_attempt_at AS available_at, created_at
+  FROM notification_channel_send
+ WHERE CASE $1
+           WHEN 'PENDING' THEN is_sent IS NULL AND attempt_count = 0 AND lease_token IS NULL
+           WHEN 'PROCESSING' THEN is_sent IS NULL AND lease_token IS NOT NULL
+           WHEN 'FAILED' THEN is_sent IS NULL AND attempt_count > 0 AND lease_token IS NULL
+           WHEN 'PUBLISHED' THEN is_sent
+           WHEN 'DEAD' THEN is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
+           WHEN 'DISCARDED' THEN is_sent = false AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE')
+           ELSE false
+       END
+   AND ($2::bigint[] IS NULL OR id = ANY ($2))
+   AND ($3::text IS NULL OR strpos(last_error, $3) > 0)
+   AND id > $4
+ ORDER BY id
+ LIMIT $5
+
+-- name: count
+SELECT CASE WHEN lease_token IS NOT NULL THEN 'PROCESSING' WHEN attempt_count > 0 THEN 'FAILED' ELSE 'PENDING' END AS status,
+       count(*) AS rows, min(created_at) AS oldest
+  FROM notification_channel_send
+ WHERE is_sent IS NULL
+ GROUP BY 1
+UNION ALL
+SELECT 'DEAD', count(*), min(created_at)
+  FROM notification_channel_send
+ WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
+HAVING count(*) > 0
+UNION ALL
+SELECT CASE WHEN is_sent THEN 'PUBLISHED' ELSE 'DISCARDED' END, count(*), NULL
+  FROM notification_channel_send
+ WHERE is_sent OR (is_sent = false AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE'))
+ GROUP BY 1
+
+-- name: purge
+-- $1 retention · $2 limit
+DELETE FROM notification_channel_send
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM notification_channel_send
+            WHERE is_sent IS NOT NULL
+              AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE')
+              AND updated_at < now() - $1::interval
+            ORDER BY updated_at
+            LIMIT $2
+              FOR UPDATE SKIP LOCKED))
+RETURNING id

@@ -1,0 +1,79 @@
+"""Settings come from the environment, once, into one frozen object per service.
+
+A service composes its Settings from the fragments below and reads them with `load`, in `__main__` and nowhere else.
+"""
+
+import sys
+from typing import Annotated, NoReturn, TypeVar
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+# sysexits.h: the configuration is wrong; restarting will not help.
+EX_CONFIG = 78
+
+
+class Fragment(BaseSettings):
+    # An empty variable is a forgotten one: compose writes NAME= for what its .env lacks.
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
+
+
+class ServiceSettings(Fragment):
+    """What every service has: where it listens, how it logs, how long it may take to stop."""
+
+    host: str = "0.0.0.0"
+    port: Port
+    log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
+    drain_seconds: Seconds = 10.0
+
+
+class DatabaseSettings(Fragment):
+    database_url: Annotated[SecretStr, Field(pattern=r"^postgres(ql)?://")]
+    database_pool_size: Annotated[int, Field(ge=1, le=500)] = 10
+
+
+class BrokerSettings(Fragment):
+    amqp_url: Annotated[SecretStr, Field(pattern=r"^amqps?://")]
+
+
+class OutboxSettings(Fragment):
+    """For those who work on a level: how much at once, how often to look, when to give up."""
+
+    batch_size: Annotated[int, Field(ge=1, le=5_000)] = 500
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    lease_seconds: Seconds = 30.0
+    retention_days: Annotated[float, Field(gt=0, le=3_650)] = 7.0
+
+
+SettingsT = TypeVar("SettingsT", bound=Fragment)
+
+
+def load(kind: type[SettingsT], service: str) -> SettingsT:
+    """Read the settings, or stop the process with one message that names everything that is wrong."""
+    try:
+        return kind()
+    except ValidationError as error:
+        stop_with(f"{service} cannot start: {_describe(error)}")
+
+
+def stop_with(message: str) -> NoReturn:
+    sys.stderr.write(message + "\n")
+    sys.exit(EX_CONFIG)
+
+
+def _describe(error: ValidationError) -> str:
+    problems = [f"  {_variable(problem)}: {_complaint(problem)}" for problem in error.errors()]
+    return "\n".join(["these settings are wrong or missing", *problems])
+
+
+def _variable(problem: ErrorDetails) -> str:
+    return "_".join(str(part) for part in problem["loc"]).upper() or "settings"
+
+
+def _complaint(problem: ErrorDetails) -> str:
+    # The value itself is never shown: it may be a secret.
+    return "missing" if problem["type"] == "missing" else problem["msg"]

@@ -1,0 +1,7 @@
+"""Test support: a database per test, a RabbitMQ vhost per test, and the servers themselves to stop and start."""
+
+from tablebell.testing.database import Database
+from tablebell.testing.servers import Servers
+from tablebell.testing.waiting import eventually
+
+__all__ = ["Database", "Servers", "eventually"]

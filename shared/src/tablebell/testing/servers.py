@@ -1,0 +1,57 @@
+"""The real PostgreSQL and RabbitMQ that the tests run against, as `make test` hands them over."""
+
+import asyncio
+import os
+import shlex
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    database_url: str
+    amqp_url: str
+    management_url: str
+    control: tuple[str, ...]
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        names = ("TEST_DATABASE_URL", "TEST_AMQP_URL", "TEST_AMQP_MANAGEMENT_URL", "TEST_STACK")
+        values = [os.environ.get(name, "") for name in names]
+        if not all(values):
+            pytest.exit("the tests need PostgreSQL and RabbitMQ: run them with `make test`", returncode=4)
+        return cls(values[0], values[1], values[2], tuple(shlex.split(values[3])))
+
+    async def rabbitmq(self, verb: str) -> None:
+        """start, stop, restart or kill the broker; returns when it is done."""
+        await self._control("rabbitmq", verb)
+
+    async def postgres(self, verb: str) -> None:
+        await self._control("postgres", verb)
+
+    async def create_vhost(self, name: str) -> SecretStr:
+        """The URL of a new vhost."""
+        async with httpx.AsyncClient(base_url=self.management_url, timeout=30) as http:
+            answer = await http.put(f"/api/vhosts/{quote(name, safe='')}")
+            answer.raise_for_status()
+            user = quote(urlsplit(self.amqp_url).username or "", safe="")
+            everything = {"configure": ".*", "write": ".*", "read": ".*"}
+            answer = await http.put(f"/api/permissions/{quote(name, safe='')}/{user}", json=everything)
+            answer.raise_for_status()
+        return SecretStr(urlunsplit(urlsplit(self.amqp_url)._replace(path="/" + quote(name, safe=""))))
+
+    async def delete_vhost(self, name: str) -> None:
+        async with httpx.AsyncClient(base_url=self.management_url, timeout=30) as http:
+            await http.delete(f"/api/vhosts/{quote(name, safe='')}")
+
+    async def _control(self, part: str, verb: str) -> None:
+        process = await asyncio.create_subprocess_exec(
+            *self.control, part, verb, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await process.communicate()
+        assert process.returncode == 0, f"{part} {verb}: {output.decode()}"

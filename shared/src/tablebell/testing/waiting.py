@@ -1,0 +1,21 @@
+"""Waiting for what happens elsewhere, with a bound."""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def eventually(probe: Callable[[], T | Awaitable[T]], within: float = 10.0, every: float = 0.01) -> T:
+    """The probe's first truthy answer; fails with its last one when it never comes."""
+    deadline = asyncio.get_running_loop().time() + within
+    while True:
+        answer = probe()
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer:
+            return answer
+        assert asyncio.get_running_loop().time() < deadline, f"not within {within} s; the last answer was {answer!r}"
+        await asyncio.sleep(every)

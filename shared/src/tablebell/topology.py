@@ -1,0 +1,46 @@
+"""The exchanges and queues, declared by whoever needs them: declaring again what is there changes nothing.
+
+A listener's queue has a single active consumer: whatever the number of replicas, one of them reads it, in order, and
+another takes over when that one is gone. Each queue gets every event; who is told of what is decided in one place, by
+the listener.
+"""
+
+from aio_pika import ExchangeType
+from aio_pika.abc import AbstractChannel
+
+from tablebell.people import Audience
+
+EVENT_EXCHANGE = "event-stream"
+DEAD_QUEUE = "event-stream.dead"
+LIVE_EXCHANGE = "notification.websocket"
+
+EVENT_QUEUES = {audience: f"event-stream.{audience.lower()}" for audience in Audience}
+EVENT_BINDINGS = ("reservation.#", "notification.#")
+
+
+async def declare_events(channel: AbstractChannel) -> None:
+    """`event-stream`, its four queues, and where the dead go."""
+    await channel.declare_queue(DEAD_QUEUE, durable=True, arguments={"x-queue-type": "quorum"})
+    exchange = await channel.declare_exchange(EVENT_EXCHANGE, ExchangeType.TOPIC, durable=True)
+    for name in EVENT_QUEUES.values():
+        queue = await channel.declare_queue(
+            name,
+            durable=True,
+            arguments={
+                "x-queue-type": "quorum",
+                "x-single-active-consumer": True,
+                # A message that kills its consumer again and again ends here too, without losing its way.
+                "x-delivery-limit": 20,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": DEAD_QUEUE,
+                "x-dead-letter-strategy": "at-least-once",
+                "x-overflow": "reject-publish",
+            },
+        )
+        for binding in EVENT_BINDINGS:
+            await queue.bind(exchange, binding)
+
+
+async def declare_live(channel: AbstractChannel) -> None:
+    """`notification.websocket`: every gateway gets every frame and knows whose sockets it has."""
+    await channel.declare_exchange(LIVE_EXCHANGE, ExchangeType.FANOUT, durable=True)

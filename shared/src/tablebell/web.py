@@ -1,0 +1,86 @@
+"""The HTTP side that all services share: health and metrics, served inside the service's own event loop."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
+
+from tablebell.health import Health
+from tablebell.lifecycle import Stop
+
+log = structlog.get_logger(__name__)
+
+
+def mount_health(app: FastAPI, health: Health) -> None:
+    """Add /health/live, /health/ready and /metrics. They need no token: keep the port inside."""
+
+    async def live(_: Request) -> Response:
+        return JSONResponse({"status": "live"})
+
+    async def ready(_: Request) -> Response:
+        complaints = await health.report()
+        if complaints:
+            return JSONResponse({"status": "not ready", "because": complaints}, status_code=503)
+        return JSONResponse({"status": "ready"})
+
+    async def metrics(_: Request) -> Response:
+        return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    app.add_route("/health/live", live, include_in_schema=False)
+    app.add_route("/health/ready", ready, include_in_schema=False)
+    app.add_route("/metrics", metrics, include_in_schema=False)
+
+
+def health_app(service: str, health: Health) -> FastAPI:
+    """The whole HTTP side of a service that has no API of its own."""
+    app = FastAPI(title=service, docs_url=None, redoc_url=None, openapi_url=None)
+    mount_health(app, health)
+    return app
+
+
+class PortTaken(Exception):
+    """Another program listens where this service should."""
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn, told when to stop by us: the process's signals belong to `lifecycle.run`."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(app: ASGIApp, host: str, port: int, stop: Stop) -> None:
+    """Answer until a stop is asked for, then finish the requests that have begun."""
+    listening = bind(host, port)
+    config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="off")
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
+    asked = asyncio.create_task(stop.wait(), name="http-stop")
+    try:
+        await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+    finally:
+        asked.cancel()
+        listening.close()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise PortTaken(f"cannot listen on {host}:{port} (PORT): {error.strerror}") from error
+    return listening
