@@ -9,6 +9,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from tablebell.people import Audience, UserType
+
 
 class EventType(StrEnum):
     RESERVATION_REQUESTED = "RESERVATION_REQUESTED"
@@ -19,6 +21,9 @@ class EventType(StrEnum):
     RESERVATION_CANCELLED = "RESERVATION_CANCELLED"
     RESERVATION_REMINDER_DUE = "RESERVATION_REMINDER_DUE"
     RESERVATION_VISIT_ENDED = "RESERVATION_VISIT_ENDED"
+    # What people do to notifications, so that everyone's screen shows it. Nobody is notified of these.
+    NOTIFICATION_RESOLVED = "NOTIFICATION_RESOLVED"
+    NOTIFICATION_READ = "NOTIFICATION_READ"
 
 
 def routing_key(event_type: str) -> str:
@@ -26,10 +31,63 @@ def routing_key(event_type: str) -> str:
     return event_type.lower().replace("_", ".")
 
 
-class Event(BaseModel):
-    """The body of a message, as a listener reads it. Unknown fields are ignored: a newer writer may add some."""
+class Wire(BaseModel):
+    """camelCase on the wire; unknown fields are ignored, since a newer writer may add some."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class Actor(Wire):
+    """Who did it."""
+
+    user_type: UserType
+    user_id: int
+    name: str
+
+
+class ReservationData(Wire):
+    """`data` of the RESERVATION_ events: the reservation as it was when the event happened."""
+
+    reservation_id: int
+    customer_id: int
+    customer_name: str
+    restaurant_id: int
+    restaurant_name: str
+    agency_id: int | None = None
+    party_size: int
+    slot_time: datetime
+    timezone: str
+    """The restaurant's, in which people read the times."""
+    status: str
+    note: str | None = None
+    proposed_time: datetime | None = None
+    previous_slot_time: datetime | None = None
+    previous_party_size: int | None = None
+    actor: Actor | None = None
+    """None for what the clock did."""
+    action: str | None = None
+    """The action_type of a decision on a shared notification."""
+    reminder: str | None = None
+    """"24h" or "2h"."""
+
+
+class NotificationData(Wire):
+    """`data` of the NOTIFICATION_ events, which only the listener of `audience` handles."""
+
+    audience: Audience
+    actor: Actor
+    action: str | None = None
+    event_notification_id: int | None = None
+    """None when somebody read their whole inbox."""
+    notification_ids: list[int] | None = None
+    """What was read; None for everything up to `up_to_id`."""
+    up_to_id: int | None = None
+    shared: bool = False
+    at: datetime
+
+
+class Event(Wire):
+    """The body of a message, as a listener reads it."""
 
     event_id: UUID
     event_type: EventType

@@ -45,6 +45,6 @@ def configure_logs(service: str, level: str = "INFO") -> None:
     root.handlers = [handler]
     root.setLevel(level)
     # Our own lines tell what these would, once and with the ids.
-    for noisy in ("aiormq", "aio_pika", "httpx", "httpcore", "uvicorn.access"):
-        logging.getLogger(noisy).setLevel(logging.ERROR)
+    for noisy in ("aiormq", "aio_pika", "httpx", "httpcore", "uvicorn"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     structlog.contextvars.bind_contextvars(service=service)

@@ -5,8 +5,9 @@ A service composes its Settings from the fragments below and reads them with `lo
 
 import sys
 from typing import Annotated, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -22,6 +23,18 @@ class Fragment(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
 
 
+def url_with(*schemes: str) -> AfterValidator:
+    """A check for a URL that is a secret: it holds a password, so that no error may show it."""
+
+    def check(url: SecretStr) -> SecretStr:
+        parts = urlsplit(url.get_secret_value())
+        if parts.scheme not in schemes or not parts.hostname:
+            raise ValueError(f"should look like {schemes[0]}://user:password@host:port/…")
+        return url
+
+    return AfterValidator(check)
+
+
 class ServiceSettings(Fragment):
     """What every service has: where it listens, how it logs, how long it may take to stop."""
 
@@ -32,12 +45,12 @@ class ServiceSettings(Fragment):
 
 
 class DatabaseSettings(Fragment):
-    database_url: Annotated[SecretStr, Field(pattern=r"^postgres(ql)?://")]
+    database_url: Annotated[SecretStr, url_with("postgresql", "postgres")]
     database_pool_size: Annotated[int, Field(ge=1, le=500)] = 10
 
 
 class BrokerSettings(Fragment):
-    amqp_url: Annotated[SecretStr, Field(pattern=r"^amqps?://")]
+    amqp_url: Annotated[SecretStr, url_with("amqp", "amqps")]
 
 
 class OutboxSettings(Fragment):
@@ -76,4 +89,4 @@ def _variable(problem: ErrorDetails) -> str:
 
 def _complaint(problem: ErrorDetails) -> str:
     # The value itself is never shown: it may be a secret.
-    return "missing" if problem["type"] == "missing" else problem["msg"]
+    return "missing" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import structlog
@@ -13,14 +13,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
-from tablebell.health import Health
+from tablebell.health import CHECK_SECONDS, Health
 from tablebell.lifecycle import Stop
+from tablebell.outage import OUTAGES, describe
 
 log = structlog.get_logger(__name__)
 
+Refresh = Callable[[], Awaitable[None]]
 
-def mount_health(app: FastAPI, health: Health) -> None:
-    """Add /health/live, /health/ready and /metrics. They need no token: keep the port inside."""
+
+def mount_health(app: FastAPI, health: Health, refresh: Refresh | None = None) -> None:
+    """Add /health/live, /health/ready and /metrics. They need no token: keep the port inside.
+
+    `refresh` brings gauges up to date that cost a query: it runs at a scrape, so that nobody asks when nobody looks.
+    """
 
     async def live(_: Request) -> Response:
         return JSONResponse({"status": "live"})
@@ -32,6 +38,12 @@ def mount_health(app: FastAPI, health: Health) -> None:
         return JSONResponse({"status": "ready"})
 
     async def metrics(_: Request) -> Response:
+        if refresh is not None:
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await refresh()
+            except OUTAGES as outage:  # the other metrics are needed most when something is away
+                log.warning("metrics_not_refreshed", error=describe(outage))
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.add_route("/health/live", live, include_in_schema=False)
@@ -39,10 +51,10 @@ def mount_health(app: FastAPI, health: Health) -> None:
     app.add_route("/metrics", metrics, include_in_schema=False)
 
 
-def health_app(service: str, health: Health) -> FastAPI:
+def health_app(service: str, health: Health, refresh: Refresh | None = None) -> FastAPI:
     """The whole HTTP side of a service that has no API of its own."""
     app = FastAPI(title=service, docs_url=None, redoc_url=None, openapi_url=None)
-    mount_health(app, health)
+    mount_health(app, health, refresh)
     return app
 
 

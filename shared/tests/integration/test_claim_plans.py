@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+
 from tablebell.outbox import START, Level, Outbox
 from tablebell.postgres import Pool
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
+
 from tablebell.outbox import START, Failure, Level, Outbox
 from tablebell.postgres import Pool
 

@@ -27,15 +27,11 @@ WITH due AS MATERIALIZED (
      ORDER BY available_at, id
      LIMIT $2
        FOR UPDATE SKIP LOCKED
-), aggregate AS (
-    SELECT aggregate_type, aggregate_id, max(aggregate_version) AS last_version
-      FROM due
-     GROUP BY aggregate_type, aggregate_id
-), line AS (
-    SELECT o.id, due.id IS NOT NULL AS is_due,
-           bool_and(due.id IS NOT NULL)
-               OVER (PARTITION BY o.aggregate_type, o.aggregate_id ORDER BY o.aggregate_version) AS is_clear
-      FROM aggregate
+), open_line AS MATERIALIZED (
+    SELECT o.id, o.aggregate_type, o.aggregate_id, o.aggregate_version
+      FROM (SELECT aggregate_type, aggregate_id, max(aggregate_version) AS last_version
+              FROM due
+             GROUP BY aggregate_type, aggregate_id) AS aggregate
       CROSS JOIN LATERAL (
           SELECT id, aggregate_type, aggregate_id, aggregate_version
             FROM event_outbox
@@ -44,13 +40,19 @@ WITH due AS MATERIALIZED (
              AND aggregate_version <= aggregate.last_version
              AND status IN ('PENDING', 'PROCESSING', 'FAILED')
              AND NOT (status = 'PENDING' AND available_at > now())
-          OFFSET 0
+          OFFSET 0  -- one index probe per aggregate; without it the planner may read all that is open
       ) AS o
-      LEFT JOIN due ON due.id = o.id
+), line AS (
+    SELECT open_line.id,
+           bool_and(due.id IS NOT NULL) OVER (
+               PARTITION BY open_line.aggregate_type, open_line.aggregate_id ORDER BY open_line.aggregate_version
+           ) AS is_clear
+      FROM open_line
+      LEFT JOIN due ON due.id = open_line.id
 ), leased AS (
     UPDATE event_outbox
        SET status = 'PROCESSING', lease_token = $3, lease_until = now() + $4
-     WHERE id = ANY (ARRAY(SELECT id FROM line WHERE is_due AND is_clear))
+     WHERE id = ANY (ARRAY(SELECT id FROM line WHERE is_clear))
     RETURNING id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload::text AS payload,
               headers, retry_count, created_at
 )
@@ -144,8 +146,10 @@ SELECT 'DEAD', count(*), min(created_at)
   FROM event_outbox
  WHERE status = 'DEAD'
 HAVING count(*) > 0
-UNION ALL
-SELECT status, count(*), NULL
+
+-- name: count_done
+SELECT status, count(*) AS rows,
+       count(*) FILTER (WHERE coalesce(published_at, discarded_at) > now() - interval '1 minute') AS last_minute
   FROM event_outbox
  WHERE status IN ('PUBLISHED', 'DISCARDED')
  GROUP BY status

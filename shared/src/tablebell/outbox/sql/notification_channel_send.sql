@@ -136,10 +136,12 @@ SELECT 'DEAD', count(*), min(created_at)
   FROM notification_channel_send
  WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
 HAVING count(*) > 0
-UNION ALL
-SELECT CASE WHEN is_sent THEN 'PUBLISHED' ELSE 'DISCARDED' END, count(*), NULL
+
+-- name: count_done
+SELECT CASE WHEN is_sent THEN 'PUBLISHED' ELSE 'DISCARDED' END AS status, count(*) AS rows,
+       count(*) FILTER (WHERE updated_at > now() - interval '1 minute') AS last_minute
   FROM notification_channel_send
- WHERE is_sent OR (is_sent = false AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE'))
+ WHERE is_sent IS NOT NULL AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE')
  GROUP BY 1
 
 -- name: purge

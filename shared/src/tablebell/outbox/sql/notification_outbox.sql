@@ -115,8 +115,10 @@ SELECT 'DEAD', count(*), min(created_at)
   FROM notification_outbox
  WHERE status = 'DEAD'
 HAVING count(*) > 0
-UNION ALL
-SELECT status, count(*), NULL
+
+-- name: count_done
+SELECT status, count(*) AS rows,
+       count(*) FILTER (WHERE coalesce(published_at, discarded_at) > now() - interval '1 minute') AS last_minute
   FROM notification_outbox
  WHERE status IN ('PUBLISHED', 'DISCARDED')
  GROUP BY status

@@ -1,0 +1,7 @@
+"""What notification-fanout is told by its environment."""
+
+from tablebell.settings import BrokerSettings, DatabaseSettings, OutboxSettings, Port, ServiceSettings
+
+
+class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings):
+    port: Port = 8083

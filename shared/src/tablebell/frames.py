@@ -1,0 +1,71 @@
+"""The wire contract of `notification.websocket`: one message carries the frames of a whole batch. Pure.
+
+Every gateway gets every message, so a message per frame would cost each of them a message per frame. A frame's text is
+made once, by the expander, and travels as text: a gateway writes it to the sockets of its addressees as it is.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import orjson
+
+from tablebell.events import Wire
+from tablebell.inbox import NotificationView
+from tablebell.people import UserType
+
+
+class NotificationFrame(NotificationView):
+    type: Literal["notification"] = "notification"
+
+
+class ResolvedFrame(Wire):
+    type: Literal["resolved"] = "resolved"
+    event_notification_id: int
+    action: str
+    actor_id: int
+    actor_name: str
+    at: datetime
+
+
+class ReadFrame(Wire):
+    """Somebody read something: these ids, or everything up to an id."""
+
+    type: Literal["read"] = "read"
+    event_notification_id: int | None = None
+    notification_ids: list[int] | None = None
+    up_to_id: int | None = None
+    read_by_user_id: int
+    at: datetime
+
+
+Frame = NotificationFrame | ResolvedFrame | ReadFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Addressed:
+    """A frame's text and whose sockets it is for."""
+
+    to: Sequence[str]
+    text: str
+
+
+def address(user_type: UserType | str, user_id: int) -> str:
+    return f"{user_type}:{user_id}"
+
+
+def addressed(frame: Frame, to: Sequence[str]) -> Addressed:
+    return Addressed(to, frame.model_dump_json(by_alias=True))
+
+
+def encode_frames(frames: Iterable[Addressed]) -> bytes:
+    return orjson.dumps([[frame.to, frame.text] for frame in frames])
+
+
+def decode_frames(body: bytes) -> list[Addressed]:
+    """Raises ValueError for anything that `encode_frames` did not write."""
+    decoded = orjson.loads(body)
+    if not isinstance(decoded, list):
+        raise ValueError("a message of frames is a list")  # noqa: TRY004 - bad input, not a bad call
+    return [Addressed(to, text) for to, text in decoded]
