@@ -1,89 +1,167 @@
-"""The command line of the local stack."""
+"""Runs the whole system on this machine: `up`, `down`, `status`, `logs` and what belongs to them."""
 
 import argparse
 import asyncio
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 
-from tablebell_local import testrun
+from tablebell_local import exports, testrun, tokens
 from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import STATE, Instance
+from tablebell_local.local import Local
+from tablebell_local.logfiles import last_lines
+from tablebell_local.mode import choose, running_everywhere
 from tablebell_local.part import Part, bring_up
 from tablebell_local.stack import Stack
 
 
+class Command:
+    """One run of the command line; each method is a sub-command and returns its exit code, or nothing for 0."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._instance = Instance.named(options.instance, options.state)
+
+    def up(self) -> None:
+        started = time.monotonic()
+        choose(self._options.mode, self._instance).up(dict(self._options.scale), self._options.parts)
+        if not self._options.parts:
+            self._say_where(time.monotonic() - started)
+
+    def demo(self) -> int:
+        self.up()
+        return self.status()
+
+    def down(self) -> None:
+        for mode in running_everywhere(self._options.mode, self._instance):
+            mode.down()
+        if self._options.all:
+            for instance in self._others():
+                Local(instance).down()
+        print("Nothing is running.", file=sys.stderr)
+
+    def servers(self) -> None:
+        Local(self._instance).servers()
+
+    def status(self) -> int:
+        return 0 if choose(self._options.mode, self._instance).status() else 1
+
+    def logs(self) -> None:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `make logs | head` ends like any other program
+        mode = choose(self._options.mode, self._instance)
+        mode.logs(self._options.part, self._options.lines, follow=self._options.follow)
+
+    def env(self) -> None:
+        print(exports.render(choose(self._options.mode, self._instance).addresses()))
+
+    def token(self) -> None:
+        print(tokens.issue(self._options.person, choose(self._options.mode, self._instance).jwt_secret()))
+
+    def migrate(self) -> None:
+        choose(self._options.mode, self._instance).migrate()
+
+    def test(self) -> int:
+        return testrun.run(self._instance, self._options.pytest)
+
+    def server(self) -> None:
+        async def run(part: Part, action: str) -> None:
+            async with self._instance.locked():
+                with Board() as board:
+                    if action == "kill":
+                        await part.kill()
+                    if action in {"stop", "restart"}:
+                        await part.stop()
+                    if action in {"start", "restart"}:
+                        await bring_up(part, board)
+
+        stack = Stack(self._instance)
+        if not stack.secrets:
+            raise Failure(f"the instance “{self._instance.name}” has not been started yet")
+        asyncio.run(run(getattr(stack, self._options.server), self._options.action))
+
+    def _say_where(self, seconds: float) -> None:
+        where = choose(self._options.mode, self._instance).addresses()
+        print(
+            f"\nEverything is up, after {seconds:.1f} s.\n"
+            f"  API         {where['API_URL']}/docs\n"
+            f"  WebSocket   {where['WS_URL']}/ws\n"
+            f"  Sandbox     {where['SANDBOX_URL']}\n"
+            "Next: make status, make logs, make down"
+        )
+
+    def _others(self) -> list[Instance]:
+        """What killed test runs left behind; not the servers of a run that goes on, or that are to be kept."""
+        names = sorted(path.parent.name for path in self._options.state.glob("*/secrets.env"))
+        instances = [Instance.named(name, self._options.state) for name in names if name != self._instance.name]
+        return [each for each in instances if not testrun.is_kept(each) and not testrun.in_use(each)]
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m tablebell_local", description=__doc__)
+    top.add_argument("--instance", default="dev", help="which stack: its name below the state (default: dev)")
+    top.add_argument("--state", type=Path, default=STATE, help="where instances keep their state (default: .local)")
+    top.add_argument(
+        "--mode", default=os.environ.get("MODE", ""), help="docker or local (default: MODE, or what answers)"
+    )
+    commands = top.add_subparsers(required=True, metavar="command", dest="command")
+
+    for name, purpose in (("up", "start what does not run"), ("demo", "start it and show it")):
+        up = commands.add_parser(name, help=purpose)
+        up.add_argument("parts", nargs="*", metavar="part", help="just these parts and the servers (default: all)")
+        up.add_argument("--scale", type=_scale, action="append", default=[], metavar="PART=N", help="replicas")
+
+    down = commands.add_parser("down", help="end everything")
+    down.add_argument("--all", action="store_true", help="also what killed test runs left behind")
+    commands.add_parser("servers", help="start just PostgreSQL and RabbitMQ, and keep them running")
+    commands.add_parser("status", help="show what runs; exit code 1 unless everything is healthy")
+
+    logs = commands.add_parser("logs", help="show the parts' logs")
+    logs.add_argument("part", nargs="?")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on with what is added")
+    logs.add_argument("-n", "--lines", type=int, default=50, help="of each part (default: 50)")
+
+    commands.add_parser("env", help="print the running system's addresses as export lines")
+    commands.add_parser("migrate", help="bring the running database's schema up to date")
+    token = commands.add_parser("token", help="print a token for a person, for example restaurant_user:50")
+    token.add_argument("person", metavar="AS")
+
+    test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ; use --instance test")
+    test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
+
+    for name in ("postgres", "rabbitmq"):
+        server = commands.add_parser(name, help=f"start, stop, restart or kill -9 {name} alone")
+        server.add_argument("action", choices=["start", "stop", "restart", "kill"])
+        server.set_defaults(command="server", server=name)
+    return top
+
+
 def main() -> int:
-    arguments = _parser().parse_args()
+    options = parser().parse_args()
     try:
-        instance = Instance.named(arguments.instance, arguments.state)
-        return int(arguments.run(instance, arguments) or 0)
+        return getattr(Command(options), options.command)() or 0
     except Failure as failure:
-        print(f"\nError: {failure}", file=sys.stderr)
+        for line in last_lines(failure.log, 20) if failure.log else []:
+            print(f"  | {line}", file=sys.stderr)
+        log = f"\nThe whole log: {failure.log}" if failure.log else ""
+        print(f"Error: {failure}{log}", file=sys.stderr)
+        return 1
+    except PermissionError as error:
+        print(f"Error: {error}. Was it started by another user? Then end it as that user.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nInterrupted. What was started keeps running; `make down` ends it.", file=sys.stderr)
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tablebell_local", description=__doc__)
-    parser.add_argument("--instance", default="dev", help="which stack: its name below the state (dev)")
-    parser.add_argument("--state", type=Path, default=STATE, help="where instances keep their state (.local)")
-    commands = parser.add_subparsers(required=True, metavar="command")
-
-    servers = commands.add_parser("servers", help="start just PostgreSQL and RabbitMQ, and keep them")
-    servers.set_defaults(run=_servers)
-
-    down = commands.add_parser("down", help="end everything")
-    down.set_defaults(run=_down)
-
-    test = commands.add_parser("test", help="run pytest against servers of its own")
-    test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
-    test.set_defaults(run=lambda instance, arguments: testrun.run(instance, arguments.pytest))
-
-    for name in ("postgres", "rabbitmq"):
-        server = commands.add_parser(name, help=f"one action on {name} alone")
-        server.add_argument("action", choices=["start", "stop", "restart", "kill"])
-        server.set_defaults(run=_server, server=name)
-    return parser
-
-
-def _servers(instance: Instance, _arguments: argparse.Namespace) -> None:
-    async def run() -> None:
-        async with instance.locked():
-            instance.path(testrun.KEEP).touch()
-            with Board() as board:
-                await Stack(instance).servers_up(board)
-
-    asyncio.run(run())
-
-
-def _down(instance: Instance, _arguments: argparse.Namespace) -> None:
-    async def run() -> None:
-        async with instance.locked():
-            instance.path(testrun.KEEP).unlink(missing_ok=True)
-            with Board() as board:
-                await Stack(instance).down(board)
-
-    asyncio.run(run())
-
-
-def _server(instance: Instance, arguments: argparse.Namespace) -> None:
-    async def run(part: Part) -> None:
-        async with instance.locked():
-            with Board() as board:
-                if arguments.action == "kill":
-                    await part.kill()
-                if arguments.action in {"stop", "restart"}:
-                    await part.stop()
-                if arguments.action in {"start", "restart"}:
-                    await bring_up(part, board)
-
-    stack = Stack(instance)
-    if not stack.secrets:
-        raise Failure(f"the instance “{instance.name}” has not been started yet")
-    asyncio.run(run(getattr(stack, arguments.server)))
+def _scale(text: str) -> tuple[str, int]:
+    name, _, count = text.partition("=")
+    if not count.isdigit() or not 1 <= int(count) <= 50:
+        raise argparse.ArgumentTypeError(f"“{text}” is not like event-relay=3")
+    return name, int(count)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from tablebell_local.part import Part
 from tablebell_local.ports import PortBook
 from tablebell_local.programs import Programs
 
+NAMES_REQUEST = b"\x00\x01n"
+
 
 class Epmd(Part):
     start_limit = 10.0
@@ -26,9 +28,10 @@ class Epmd(Part):
     async def problem(self) -> str | None:
         try:
             async with asyncio.timeout(5):
-                _, writer = await asyncio.open_connection("127.0.0.1", self.ports["epmd"])
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.ports["epmd"])
+                writer.write(NAMES_REQUEST)
+                await reader.readexactly(4)  # the answer begins with its own port
                 writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, EOFError) as error:
             return f"no connection at {self.address}: {error}"
         return None

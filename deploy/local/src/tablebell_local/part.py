@@ -51,6 +51,10 @@ class Part(ABC):
     async def problem(self) -> str | None:
         """Why it is not healthy, in a few words, or None if it is. Takes a few seconds at most."""
 
+    def config(self) -> str:
+        """Two starts with the same result run the same program with the same settings."""
+        return fingerprint(self.command(), self.settings())
+
     async def prepare(self) -> list[str]:
         """Writes the files it needs, and returns what goes before its command."""
         return []
@@ -59,7 +63,7 @@ class Part(ABC):
         return [process.pid for process in find(self.instance.directory, self.name)]
 
     def is_current(self) -> bool:
-        return any(p.config == self._config() for p in find(self.instance.directory, self.name))
+        return any(p.config == self.config() for p in find(self.instance.directory, self.name))
 
     async def start(self) -> None:
         prefix = await self.prepare()
@@ -67,7 +71,7 @@ class Part(ABC):
             [*prefix, *self.command()],
             stack=self.instance.directory,
             part=self.name,
-            config=self._config(),
+            config=self.config(),
             environment=inherited_environment() | self.settings(),
             log=self.log,
         )
@@ -81,9 +85,6 @@ class Part(ABC):
 
     async def kill(self) -> None:
         await end(self.pids, ())
-
-    def _config(self) -> str:
-        return fingerprint(self.command(), self.settings())
 
 
 async def bring_up(part: Part, board: Board) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-import httpx
-
 from tablebell_local.instance import Instance
 from tablebell_local.part import Part
 from tablebell_local.ports import PortBook
+from tablebell_local.probe import NoAnswer, get
 from tablebell_local.programs import Programs
 
 USER = "tablebell"
@@ -90,13 +89,12 @@ class RabbitMq(Part):
 
     async def problem(self) -> str | None:
         """Healthy is: the user may log in, and the AMQP port, which opens last, is open."""
-        check = f"{self.management_url}/api/health/checks/port-listener/{self.ports['amqp']}"
+        path = f"/api/health/checks/port-listener/{self.ports['amqp']}"
         try:
-            async with httpx.AsyncClient(timeout=5, trust_env=False) as client:
-                answer = await client.get(check)
-        except httpx.HTTPError as error:
-            return f"no answer from its management API: {error}"
-        return None if answer.is_success else f"its management API answers {answer.status_code}"
+            answer = await get(self.ports["management"], path, (USER, self._secrets["AMQP_PASSWORD"]))
+        except NoAnswer as error:
+            return str(error)
+        return None if answer.status == 200 else f"its management API answers {answer.status}"
 
     @property
     def _login(self) -> str:

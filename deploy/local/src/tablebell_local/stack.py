@@ -57,7 +57,7 @@ class Stack:
         """Ends everything that carries the instance's mark, whichever version of the project started it."""
         servers = {part.name for part in self.servers}
         found = {process.part for process in find(self.instance.directory)}
-        await together(*(self._end(part, board) for part in sorted(found - servers)))
+        await together(*(self.end(part, board) for part in sorted(found - servers)))
         await together(*(self._stop(part, board) for part in (self.postgres, self.rabbitmq)))
         await self._stop(self.epmd, board)
         if self.instance.is_throwaway:
@@ -67,7 +67,7 @@ class Stack:
         if left:
             raise Failure(f"these processes cannot be ended: {', '.join(map(str, left))}")
 
-    async def _end(self, name: str, board: Board) -> None:
+    async def end(self, name: str, board: Board) -> None:
         def pids() -> list[int]:
             return [process.pid for process in find(self.instance.directory, name)]
 

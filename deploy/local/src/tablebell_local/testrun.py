@@ -30,8 +30,20 @@ def run(instance: Instance, arguments: Sequence[str]) -> int:
             asyncio.run(_up(stack))
             return _pytest(stack, arguments)
         finally:
-            if _is_last(users.fileno()) and not instance.path(KEEP).exists():
+            if _is_last(users.fileno()) and not is_kept(instance):
                 asyncio.run(_down(stack))
+
+
+def keep(instance: Instance, *, kept: bool) -> None:
+    """Somebody wants the servers for longer than one test run, or no more."""
+    if kept:
+        instance.path(KEEP).touch()
+    else:
+        instance.path(KEEP).unlink(missing_ok=True)
+
+
+def is_kept(instance: Instance) -> bool:
+    return instance.path(KEEP).exists()
 
 
 def in_use(instance: Instance) -> bool:

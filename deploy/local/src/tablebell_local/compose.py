@@ -1,0 +1,141 @@
+"""The system as containers, by docker compose: the plugin, or docker-compose 1.29."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tablebell_local.credentials import load, load_or_create
+from tablebell_local.failure import Failure
+from tablebell_local.instance import PROJECT
+
+HEALTH_LIMIT = 300.0
+CONTAINER = (
+    "{{.Name}} {{.State.Status}} {{.State.ExitCode}} {{if .State.Health}}{{.State.Health.Status}}{{else}}-{{end}}"
+)
+
+
+def engine_answers() -> bool:
+    """A stopped engine refuses at once, but one behind a dead socket would keep us waiting."""
+    try:
+        return subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=2).returncode == 0
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return False
+
+
+@dataclass(frozen=True)
+class Container:
+    name: str
+    status: str
+    exit_code: int
+    health: str
+
+    @property
+    def is_well(self) -> bool:
+        """A container that did its one task and left is well too: the migrations do that."""
+        if self.status == "exited":
+            return self.exit_code == 0
+        return self.status == "running" and self.health in {"healthy", "-"}
+
+    @property
+    def is_lost(self) -> bool:
+        return self.status == "dead" or (self.status == "exited" and self.exit_code != 0)
+
+    def __str__(self) -> str:
+        return f"{self.name} is {self.status}" + (f" and {self.health}" if self.health != "-" else "")
+
+
+class Compose:
+    def __init__(self, project: Path = PROJECT) -> None:
+        self._project = project
+
+    @property
+    def is_possible(self) -> bool:
+        return (self._project / "docker-compose.yml").exists()
+
+    def up(self, scale: Mapping[str, int], only: Collection[str]) -> None:
+        self.write_environment()
+        scales = [word for name, count in scale.items() for word in ("--scale", f"{name}={count}")]
+        self._call("up", "--detach", "--build", "--remove-orphans", *scales, *only)
+        self._wait_for_health()
+
+    def down(self) -> None:
+        self.write_environment()
+        self._call("down", "--remove-orphans")
+
+    def status(self) -> bool:
+        self._call("ps")
+        containers = self._containers()
+        return bool(containers) and all(container.is_well for container in containers)
+
+    def logs(self, part: str | None, count: int, *, follow: bool) -> None:
+        self._call("logs", f"--tail={count}", *(["--follow"] if follow else []), *([part] if part else []))
+
+    def addresses(self) -> dict[str, str]:
+        if not self._containers():
+            raise Failure("the system is not up: start it with `make up`")
+        values = load(self._project / ".env")
+        database = f"127.0.0.1:{values['POSTGRES_PORT']}/tablebell"
+        return {
+            "DATABASE_URL": f"postgresql://tablebell:{values['POSTGRES_PASSWORD']}@{database}",
+            "AMQP_URL": f"amqp://tablebell:{values['AMQP_PASSWORD']}@127.0.0.1:{values['AMQP_PORT']}/%2F",
+            "API_URL": f"http://127.0.0.1:{values['API_PORT']}",
+            "WS_URL": f"ws://127.0.0.1:{values['WS_PORT']}",
+            "SANDBOX_URL": f"http://127.0.0.1:{values['SANDBOX_PORT']}",
+        }
+
+    def jwt_secret(self) -> str:
+        return self.write_environment()["JWT_SECRET"]
+
+    def migrate(self) -> None:
+        self._call("run", "--rm", "migrations")
+
+    def write_environment(self) -> dict[str, str]:
+        """Every variable of the example is in `.env`; those without a value there are secrets, made at random.
+        Compose reads the file before any command, and complains of what is missing."""
+        example = load(self._project / ".env.example")
+        return load_or_create(
+            self._project / ".env",
+            keys=[name for name, value in example.items() if not value],
+            defaults={name: value for name, value in example.items() if value},
+        )
+
+    @cached_property
+    def _command(self) -> list[str]:
+        plugin = ["docker", "compose"]
+        if subprocess.run([*plugin, "version"], capture_output=True, check=False).returncode == 0:
+            return plugin
+        if shutil.which("docker-compose"):
+            return ["docker-compose"]
+        raise Failure(
+            "docker is here, but docker compose is not: install docker-compose-plugin or docker-compose, "
+            "or use MODE=local"
+        )
+
+    def _wait_for_health(self) -> None:
+        deadline = time.monotonic() + HEALTH_LIMIT
+        while unwell := [container for container in self._containers() if not container.is_well]:
+            if time.monotonic() > deadline or any(container.is_lost for container in unwell):
+                raise Failure(f"{'; '.join(map(str, unwell))}: see `make logs`")
+            time.sleep(1)
+
+    def _containers(self) -> list[Container]:
+        listed = self._ask(*self._command, "ps", "--all", "--quiet").split()
+        if not listed:
+            return []
+        lines = self._ask("docker", "inspect", "--format", CONTAINER, *listed).splitlines()
+        fields = (line.lstrip("/").split(" ") for line in lines)
+        return [Container(name, status, int(code), health) for name, status, code, health in fields]
+
+    def _call(self, *arguments: str) -> None:
+        if subprocess.run([*self._command, *arguments], cwd=self._project, check=False).returncode != 0:
+            raise Failure(f"docker compose {arguments[0]} failed (see above)")
+
+    def _ask(self, *command: str) -> str:
+        done = subprocess.run(command, cwd=self._project, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise Failure(f"`{' '.join(command[:3])}` failed: {done.stderr.strip()}")
+        return done.stdout

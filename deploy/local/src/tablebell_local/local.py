@@ -1,0 +1,87 @@
+"""The system as local processes."""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from rich.console import Console
+
+from tablebell_local import exports, logfiles, status, testrun
+from tablebell_local.board import Board
+from tablebell_local.failure import Failure
+from tablebell_local.instance import Instance
+from tablebell_local.system import System
+
+
+class Local:
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._system = System(instance)
+
+    def up(self, scale: Mapping[str, int], only: Collection[str]) -> None:
+        async def run() -> None:
+            async with self._instance.locked():
+                with Board() as board:
+                    await self._system.up(board, scale, only)
+
+        asyncio.run(run())
+
+    def servers(self) -> None:
+        async def run() -> None:
+            async with self._instance.locked():
+                testrun.keep(self._instance, kept=True)
+                with Board() as board:
+                    await self._system.stack.servers_up(board)
+
+        asyncio.run(run())
+
+    def down(self) -> None:
+        async def run() -> None:
+            async with self._instance.locked():
+                testrun.keep(self._instance, kept=False)
+                with Board() as board:
+                    await self._system.stack.down(board)
+
+        if self._instance.directory.exists():
+            asyncio.run(run())
+
+    def status(self) -> bool:
+        """Shows what runs, and tells whether everything does and is well."""
+        lines = asyncio.run(status.look_at(self._system.present()))
+        status.show(lines, Console(highlight=False))
+        return all(line.state == "healthy" for line in lines)
+
+    def logs(self, part: str | None, count: int, *, follow: bool) -> None:
+        paths = self._logs(part)
+        logfiles.show(paths, count)
+        if follow:
+            logfiles.follow(paths)
+
+    def addresses(self) -> dict[str, str]:
+        return exports.addresses(self._system)
+
+    def jwt_secret(self) -> str:
+        try:
+            return self._system.secret("JWT_SECRET")
+        except KeyError:
+            raise Failure("the system has no secrets yet: start it once with `make up`") from None
+
+    def migrate(self) -> None:
+        async def run() -> None:
+            async with self._instance.locked():
+                with Board() as board:
+                    await self._system.migrate(board)
+
+        if not self._system.stack.postgres.pids():
+            raise Failure("PostgreSQL is not running: start it with `make up`")
+        asyncio.run(run())
+
+    def _logs(self, part: str | None) -> list[Path]:
+        existing = sorted(self._instance.path("logs").glob("*.log"))
+        if part is None:
+            return existing
+        chosen = [path for path in existing if path.stem == part]
+        if not chosen:
+            names = ", ".join(path.stem for path in existing) or "none"
+            raise Failure(f"there is no log of “{part}”; there are: {names}")
+        return chosen

@@ -1,0 +1,52 @@
+"""Reading the parts' log files: their last lines, and what is added to them."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+POLL = 0.3
+
+
+def last_lines(path: Path, count: int) -> list[str]:
+    try:
+        with path.open(errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, maxlen=count)]
+    except FileNotFoundError:
+        return []
+
+
+def show(paths: list[Path], count: int) -> None:
+    width = _width(paths)
+    for path in paths:
+        for line in last_lines(path, count):
+            print(f"{path.stem:<{width}}| {line}")
+
+
+def follow(paths: list[Path]) -> None:
+    """Prints new lines until it is interrupted. A log that was rotated is read from its new beginning."""
+    width = _width(paths)
+    positions = {path: path.stat().st_size if path.exists() else 0 for path in paths}
+    while True:
+        for path in paths:
+            for line in _added(path, positions):
+                print(f"{path.stem:<{width}}| {line}", flush=True)
+        time.sleep(POLL)
+
+
+def _added(path: Path, positions: dict[Path, int]) -> Iterator[str]:
+    if not path.exists():
+        return
+    if path.stat().st_size < positions[path]:
+        positions[path] = 0
+    with path.open("rb") as file:
+        file.seek(positions[path])
+        for line in file:
+            if not line.endswith(b"\n"):  # half of a line: the rest comes with the next look
+                return
+            positions[path] += len(line)
+            yield line.decode(errors="replace").rstrip("\n")
+
+
+def _width(paths: list[Path]) -> int:
+    return max((len(path.stem) for path in paths), default=0) + 1

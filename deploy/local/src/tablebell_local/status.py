@@ -1,0 +1,66 @@
+"""What runs, since when and where; asked of the kernel and of the parts themselves."""
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tablebell_local.part import Part
+
+COLOURS = {"healthy": "green", "unhealthy": "red", "stopped": "dim"}
+
+
+@dataclass(frozen=True)
+class Line:
+    part: str
+    state: str
+    pid: int | None = None
+    seconds: float = 0
+    address: str = ""
+    detail: str = ""
+
+
+async def look_at(parts: list[Part]) -> list[Line]:
+    return await asyncio.gather(*(_look_at(part) for part in parts))
+
+
+def show(lines: list[Line], console: Console) -> None:
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
+    for heading in ("PART", "STATE", "PID", "UP", "ADDRESS"):
+        table.add_column(heading, no_wrap=True)
+    for line in lines:
+        state = f"[{COLOURS[line.state]}]{line.state}[/]"
+        table.add_row(line.part, state, str(line.pid or ""), _duration(line), line.address)
+    console.print(table)
+    for line in lines:
+        if line.detail:
+            console.print(f"{line.part}: {line.detail}", markup=False, soft_wrap=True)
+
+
+async def _look_at(part: Part) -> Line:
+    pids = part.pids()
+    if not pids:
+        return Line(part.name, "stopped")
+    problem = await part.problem()
+    state = "healthy" if problem is None else "unhealthy"
+    return Line(part.name, state, min(pids), _age(min(pids)), part.address, problem or "")
+
+
+def _age(pid: int) -> float:
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return 0
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _duration(line: Line) -> str:
+    if line.pid is None:
+        return ""
+    minutes, seconds = divmod(int(line.seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"

@@ -1,0 +1,123 @@
+"""The whole of an instance: the servers, the schema and the services that stand on them."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from tablebell_local.board import Board
+from tablebell_local.failure import Failure
+from tablebell_local.instance import Instance
+from tablebell_local.part import Part, bring_up
+from tablebell_local.parts import FCM_PROJECT, SPECS
+from tablebell_local.processes import find, inherited_environment
+from tablebell_local.service import Service, find_replica, replica_name
+from tablebell_local.stack import Stack, together
+
+STEP_LIMIT = 300
+
+
+class System:
+    """Implements `Site`, which the services' settings are made from."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.stack = Stack(instance)
+
+    def database_url(self, service: str) -> str:
+        return self.stack.postgres.url_of(service)
+
+    def secret(self, name: str) -> str:
+        return self.stack.secrets[name]
+
+    def port(self, name: str) -> int:
+        return self.stack.ports[name]
+
+    @property
+    def amqp_url(self) -> str:
+        return self.stack.rabbitmq.url
+
+    @property
+    def fcm_credentials(self) -> Path:
+        return self.instance.path("fcm-service-account.json")
+
+    def services(self, scale: Mapping[str, int] | None = None) -> list[Service]:
+        """One of each, or as many as `scale` says."""
+        counts = {spec.name: 1 for spec in SPECS} | dict(scale or {})
+        return [self._service(replica_name(spec, n + 1)) for spec in SPECS for n in range(counts[spec.name])]
+
+    def present(self) -> list[Part]:
+        """Every part that there should be, and the replicas that there are."""
+        expected = self.services()
+        names = {part.name for part in expected}
+        running = {process.part for process in find(self.instance.directory)}
+        replicas = [self._service(name) for name in sorted(running - names) if find_replica(name)]
+        return [*self.stack.servers, *expected, *replicas]
+
+    async def up(self, board: Board, scale: Mapping[str, int], only: Collection[str] = ()) -> None:
+        services = self.services(scale)
+        unknown = set(only) - {service.name for service in services}
+        if unknown:
+            raise Failure(f"there is no part {', '.join(sorted(unknown))}")
+        await self.stack.servers_up(board)
+        self.stack.settle_ports(services, board)
+        self._write_fcm_credentials()
+        await self._end_surplus({service.name for service in services}, board)
+
+        async def after_schema() -> None:
+            await self.migrate(board)
+            await together(*(bring_up(service, board) for service in chosen if service.needs_schema))
+
+        chosen = [service for service in services if not only or service.name in only]
+        await together(after_schema(), *(bring_up(service, board) for service in chosen if not service.needs_schema))
+
+    async def migrate(self, board: Board) -> None:
+        """Brings the schema up to date and adds the demo's people; both change nothing the second time."""
+        passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
+        environment = {"DATABASE_URL": self.stack.postgres.url(), **passwords}
+        board.set("schema", "migrating")
+        for step in ("upgrade", "demo-data"):
+            await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        board.ready("schema")
+
+    def _write_fcm_credentials(self) -> None:
+        token_uri = f"http://127.0.0.1:{self.port('sandbox-fcm')}/token"
+        if self.fcm_credentials.exists():
+            if json.loads(self.fcm_credentials.read_text()).get("token_uri") == token_uri:
+                return
+            self.fcm_credentials.unlink()
+        command = ["tablebell_sandbox", "service-account", "--project", FCM_PROJECT]
+        self._run("sandbox", [*command, "--token-uri", token_uri, "--out", str(self.fcm_credentials)], {})
+
+    def _run(self, part: str, module: list[str], environment: Mapping[str, str]) -> None:
+        log = self.instance.log(part)
+        try:
+            with log.open("ab") as output:
+                subprocess.run(
+                    [sys.executable, "-m", *module],
+                    env={**inherited_environment(), **environment},
+                    cwd="/",
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    check=True,
+                    timeout=STEP_LIMIT,
+                )
+        except subprocess.CalledProcessError as error:
+            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log) from None
+        except subprocess.TimeoutExpired:
+            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log) from None
+
+    async def _end_surplus(self, wanted: Collection[str], board: Board) -> None:
+        servers = {part.name for part in self.stack.servers}
+        running = {process.part for process in find(self.instance.directory)}
+        await together(*(self.stack.end(name, board) for name in sorted(running - servers - set(wanted))))
+
+    def _service(self, name: str) -> Service:
+        found = find_replica(name)
+        if found is None:
+            raise Failure(f"there is no part {name}")
+        spec, number = found
+        return Service(spec, number, self.instance, self.stack.ports, self)

@@ -1,0 +1,29 @@
+"""Tokens for the demo's people."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import jwt
+
+from tablebell_local.failure import Failure
+
+AUDIENCE = "tablebell"
+LIFETIME = timedelta(hours=12)
+USER_TYPES = ("CUSTOMER", "RESTAURANT_USER", "ADMIN_USER", "AGENCY_USER")
+
+
+def issue(person: str, secret: str, now: datetime | None = None) -> str:
+    """`person` is like restaurant_user:50."""
+    match = re.fullmatch(r"([A-Za-z_]+):([1-9]\d*)", person)
+    if match is None or match[1].upper() not in USER_TYPES:
+        types = ", ".join(f"{name.lower()}:ID" for name in USER_TYPES)
+        raise Failure(f"“{person}” is nobody: say who as one of {types}, for example AS=restaurant_user:50")
+    issued = now or datetime.now(UTC)
+    claims = {
+        "sub": match[2],
+        "user_type": match[1].upper(),
+        "aud": AUDIENCE,
+        "iat": issued,
+        "exp": issued + LIFETIME,
+    }
+    return jwt.encode(claims, secret, algorithm="HS256")
