@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -40,9 +41,20 @@ class Command:
         for mode in running_everywhere(self._options.mode, self._instance):
             mode.down()
         if self._options.all:
-            for instance in self._others():
-                Local(instance).down()
+            # What killed test runs left behind; not servers that a run is using now, or that are to be kept.
+            for instance in self._instances():
+                if not testrun.is_kept(instance) and not testrun.in_use(instance):
+                    Local(instance).down()
         print("Nothing is running.", file=sys.stderr)
+
+    def clean(self) -> None:
+        for mode in running_everywhere(self._options.mode, self._instance):
+            mode.down()
+        for instance in self._instances():
+            if testrun.in_use(instance):
+                raise Failure(f"a test run is using the instance “{instance.name}”: wait for its end")
+            Local(instance).down()
+            shutil.rmtree(instance.directory)
 
     def servers(self) -> None:
         Local(self._instance).servers()
@@ -93,11 +105,9 @@ class Command:
             "Next: make status, make logs, make down"
         )
 
-    def _others(self) -> list[Instance]:
-        """What killed test runs left behind; not the servers of a run that goes on, or that are to be kept."""
+    def _instances(self) -> list[Instance]:
         names = sorted(path.parent.name for path in self._options.state.glob("*/secrets.env"))
-        instances = [Instance.named(name, self._options.state) for name in names if name != self._instance.name]
-        return [each for each in instances if not testrun.is_kept(each) and not testrun.in_use(each)]
+        return [Instance.named(name, self._options.state) for name in names]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -116,6 +126,7 @@ def parser() -> argparse.ArgumentParser:
 
     down = commands.add_parser("down", help="end everything")
     down.add_argument("--all", action="store_true", help="also what killed test runs left behind")
+    commands.add_parser("clean", help="end everything and forget all data and logs")
     commands.add_parser("servers", help="start just PostgreSQL and RabbitMQ, and keep them running")
     commands.add_parser("status", help="show what runs; exit code 1 unless everything is healthy")
 

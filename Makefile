@@ -1,0 +1,94 @@
+# `make` alone lists what there is. Everything here works from a fresh clone: what is missing is installed first.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+BOOTSTRAP := deploy/local/bootstrap
+PYTHON := .venv/bin/python
+STACK := $(PYTHON) -m tablebell_local
+SCRIPTS := $(BOOTSTRAP) .ci/run
+
+# docker or local; without it, docker where an engine answers, otherwise local.
+export MODE
+
+##@ The system
+
+.PHONY: up
+up: python ## Start everything, and return when it is healthy (SCALE="event-relay=3 …", MODE=docker|local)
+	@$(STACK) up $(addprefix --scale ,$(SCALE))
+
+.PHONY: down
+down: some-python ## End everything that was started
+	@$(STACK) down --all
+
+.PHONY: status
+status: some-python ## Show what runs, since when and where
+	@$(STACK) status
+
+.PHONY: logs
+logs: some-python ## Show the logs (PART=event-relay, FOLLOW=1, LINES=50)
+	@$(STACK) logs $(PART) $(if $(FOLLOW),--follow) $(if $(LINES),--lines $(LINES))
+
+.PHONY: demo
+demo: python ## Start everything and show it at work
+	@$(STACK) demo
+
+##@ Working with it
+
+.PHONY: token
+token: some-python ## Print a token for a demo person (AS=restaurant_user:50, customer:5, admin_user:1, agency_user:70)
+	@$(STACK) token "$(AS)"
+
+.PHONY: env
+env: some-python ## Print the running system's addresses: eval "$(make -s env)"
+	@$(STACK) env
+
+.PHONY: migrate
+migrate: python ## Bring the running database's schema up to date
+	@$(STACK) migrate
+
+##@ Working on it
+
+.PHONY: setup
+setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and RabbitMQ
+	@$(BOOTSTRAP)
+
+.PHONY: test
+test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
+	@$(STACK) --instance test test -- $(ARGS)
+
+.PHONY: lint
+lint: python ## Check style, formatting, imports and shell scripts
+	@$(PYTHON) -m ruff check .
+	@$(PYTHON) -m ruff format --check .
+	@.venv/bin/lint-imports
+	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); else echo "No shellcheck here: skipped $(SCRIPTS)"; fi
+
+.PHONY: types
+types: python ## Check the types
+	@$(PYTHON) -m mypy .
+
+.PHONY: format
+format: python ## Format the code and fix what can be fixed by itself
+	@$(PYTHON) -m ruff check --fix .
+	@$(PYTHON) -m ruff format .
+
+.PHONY: clean
+clean: some-python ## End everything and forget all its data, logs and caches
+	@$(STACK) clean
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+# The environment of this checkout; takes no time when it is there.
+.PHONY: python
+python:
+	@$(BOOTSTRAP) python
+
+# What only looks at the system, or ends it, does not need the newest environment, and works without a network.
+.PHONY: some-python
+some-python:
+	@test -x $(PYTHON) || $(BOOTSTRAP) python
