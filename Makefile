@@ -37,7 +37,7 @@ demo: python ## Start everything and show it at work
 
 .PHONY: token
 token: some-python ## Print a token for a demo person (AS=restaurant_user:50, customer:5, admin_user:1, agency_user:70)
-	@$(STACK) token "$(AS)"
+	@$(STACK) token "$(if $(filter default,$(origin AS)),,$(AS))"
 
 .PHONY: env
 env: some-python ## Print the running system's addresses: eval "$(make -s env)"

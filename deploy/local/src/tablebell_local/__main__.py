@@ -155,7 +155,7 @@ def main() -> int:
     try:
         return getattr(Command(options), options.command)() or 0
     except Failure as failure:
-        for line in last_lines(failure.log, 20) if failure.log else []:
+        for line in last_lines(failure.log, 20, failure.begin) if failure.log else []:
             print(f"  | {line}", file=sys.stderr)
         log = f"\nThe whole log: {failure.log}" if failure.log else ""
         print(f"Error: {failure}{log}", file=sys.stderr)

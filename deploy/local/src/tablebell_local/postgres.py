@@ -126,7 +126,7 @@ class Postgres(Part):
                     timeout=120,
                 )
         except subprocess.SubprocessError as error:
-            raise Failure(f"the database cluster could not be created: {error}", self.log) from error
+            raise Failure(f"the database cluster could not be created: {error}", self.log, self.log_begin) from error
         finally:
             password.unlink()
         unfinished.rename(self._data)

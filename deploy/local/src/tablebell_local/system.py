@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from tablebell_local import logfiles
 from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
@@ -93,6 +94,7 @@ class System:
 
     def _run(self, part: str, module: list[str], environment: Mapping[str, str]) -> None:
         log = self.instance.log(part)
+        begin = logfiles.begin(log)
         try:
             with log.open("ab") as output:
                 subprocess.run(
@@ -106,9 +108,9 @@ class System:
                     timeout=STEP_LIMIT,
                 )
         except subprocess.CalledProcessError as error:
-            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log) from None
+            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log, begin) from None
         except subprocess.TimeoutExpired:
-            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log) from None
+            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log, begin) from None
 
     async def _end_surplus(self, wanted: Collection[str], board: Board) -> None:
         servers = {part.name for part in self.stack.servers}
