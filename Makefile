@@ -55,7 +55,7 @@ setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and 
 
 .PHONY: test
 test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
-	@$(STACK) --instance test test -- $(ARGS)
+	@$(STACK) test -- $(ARGS)
 
 .PHONY: lint
 lint: python ## Check style, formatting, imports and shell scripts

@@ -79,8 +79,12 @@ class System:
         passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
         environment = {"DATABASE_URL": self.stack.postgres.url(), **passwords}
         board.set("schema", "migrating")
-        for step in ("upgrade", "demo-data"):
-            await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        try:
+            for step in ("upgrade", "demo-data"):
+                await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        except Failure as failure:
+            board.failed("schema", str(failure))
+            raise
         board.ready("schema")
 
     def _write_fcm_credentials(self) -> None:
