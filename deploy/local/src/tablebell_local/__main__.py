@@ -42,12 +42,14 @@ class Command:
     def down(self) -> None:
         for mode in running_everywhere(self._options.mode, self._instance):
             mode.down()
-        if self._options.all:
-            # What killed test runs left behind; not servers that a run is using now, or that are to be kept.
-            for instance in self._instances():
-                if not testrun.is_kept(instance) and not testrun.in_use(instance):
-                    Local(instance).down()
-        print("Nothing is running.", file=sys.stderr)
+        spared = []
+        for instance in self._instances() if self._options.all else []:
+            if testrun.is_kept(instance) or testrun.in_use(instance):
+                spared.append(instance.name)
+            else:
+                Local(instance).down()
+        left = f", except the servers kept or in use for tests ({', '.join(spared)})" if spared else ""
+        print(f"Nothing is running{left}.", file=sys.stderr)
 
     def clean(self) -> None:
         for mode in running_everywhere(self._options.mode, self._instance):
