@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -52,12 +53,12 @@ class Screen:
             table.add_row(escape(name), f"[dim]{KINDS[user_type]} {user_id}[/]", *cells, frame)
         self._console.print(table)
 
-    def mail(self, mail: Mapping[str, object]) -> None:
+    def mail(self, mail: Mapping[str, Any]) -> None:
         self._console.print(
             Panel(
                 escape(str(mail.get("text", "")).strip()),
                 title=f"[bold]{escape(str(mail.get('subject', '')))}[/]",
-                subtitle=f"to {escape(str(mail.get('to', '')))}",
+                subtitle=f"to {escape(', '.join(mail.get('to', [])))}",
                 title_align="left",
                 subtitle_align="left",
             )

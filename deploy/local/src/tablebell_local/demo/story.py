@@ -30,6 +30,12 @@ class Story:
 
     async def tell(self) -> bool:
         """True when everyone was told everything."""
+        try:
+            return await self._tell()
+        except (OSError, httpx.HTTPError, asyncpg.PostgresError) as error:
+            raise Failure(f"a part of the system went away during the demo ({error}): see `make status`") from error
+
+    async def _tell(self) -> bool:
         connection = await asyncpg.connect(self._where["DATABASE_URL"])
         try:
             async with (
