@@ -50,7 +50,7 @@ class Load:
         self._api = api
         secret = running.site.secret("JWT_SECRET")
         self._tokens = [tokens.issue(f"customer:{number}", secret) for number in CUSTOMERS]
-        self._first_slot = datetime.now(UTC).replace(tzinfo=None, microsecond=0) + timedelta(days=10)
+        self._first_slot = datetime.now(UTC).replace(tzinfo=None, second=0, microsecond=0) + timedelta(days=10)
         self._count = 0
         self.asked: dict[int, float] = {}
 
