@@ -51,6 +51,8 @@ class Batch:
     reached: Position
     more: bool
     """The claim looked at as many rows as it was allowed to: there may be more beyond `reached`."""
+    held: Sequence[asyncpg.Record] = ()
+    """Due, but not leased: something before them has to be done first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,9 @@ class Outbox:
         token = uuid4()
         rows = await connection.fetch(self.sql["claim"], scope, limit, token, lease, after.due, after.id)
         reached = max((Position(row["due"], row["id"]) for row in rows), default=after)
-        return Batch(token, [row for row in rows if row["leased"]], reached, more=len(rows) >= limit)
+        leased = [row for row in rows if row["leased"]]
+        held = [row for row in rows if not row["leased"]] if len(leased) < len(rows) else ()
+        return Batch(token, leased, reached, more=len(rows) >= limit, held=held)
 
     async def extend_if_leased(
         self, connection: Connection, ids: Sequence[int], token: UUID, lease: timedelta

@@ -53,12 +53,11 @@ WITH due AS MATERIALIZED (
     UPDATE event_outbox
        SET status = 'PROCESSING', lease_token = $3, lease_until = now() + $4
      WHERE id = ANY (ARRAY(SELECT id FROM line WHERE is_clear))
-    RETURNING id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload::text AS payload,
-              headers, retry_count, created_at
+    RETURNING id, event_id, event_type, payload::text AS payload, headers, retry_count, created_at
 )
-SELECT due.id, due.available_at AS due, leased.id IS NOT NULL AS leased, leased.event_id, leased.event_type,
-       leased.aggregate_type, leased.aggregate_id, leased.aggregate_version, leased.payload, leased.headers,
-       leased.retry_count, leased.created_at
+SELECT due.id, due.available_at AS due, leased.id IS NOT NULL AS leased, due.aggregate_type, due.aggregate_id,
+       due.aggregate_version, leased.event_id, leased.event_type, leased.payload, leased.headers, leased.retry_count,
+       leased.created_at
   FROM due
   LEFT JOIN leased ON leased.id = due.id
  ORDER BY due.aggregate_version, due.available_at, due.id
