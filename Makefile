@@ -91,4 +91,4 @@ python:
 # What only looks at the system, or ends it, does not need the newest environment, and works without a network.
 .PHONY: some-python
 some-python:
-	@test -x $(PYTHON) || $(BOOTSTRAP) python
+	@test -f .venv/synced || $(BOOTSTRAP) python

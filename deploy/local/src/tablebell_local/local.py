@@ -31,6 +31,7 @@ class Local:
             async with self._instance.locked():
                 testrun.keep(self._instance, kept=True)
                 with Board() as board:
+                    self._system.stack.prepare(self._system.stack.servers, board)
                     await self._system.stack.servers_up(board)
 
         asyncio.run(run())

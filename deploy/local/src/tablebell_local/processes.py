@@ -88,7 +88,9 @@ async def end(find_pids: Callable[[], list[int]], steps: Sequence[tuple[signal.S
     end kills everything that is left. A child is its parent's to end, so only the topmost get a signal."""
     for step, patience in steps:
         pids = find_pids()
-        _send([pid for pid in pids if _parent(pid) not in pids], step)
+        topmost = [pid for pid in pids if _parent(pid) not in pids]
+        _send(topmost, step)
+        _send(topmost, signal.SIGCONT)  # a frozen process hears of it only when it goes on
         if await _gone(find_pids, patience):
             return
     for _ in range(20):

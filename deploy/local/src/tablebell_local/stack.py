@@ -31,19 +31,21 @@ class Stack:
         self.rabbitmq = RabbitMq(instance, self.ports, self.programs, self.secrets)
         self.servers: tuple[Part, ...] = (self.postgres, self.epmd, self.rabbitmq)
 
-    async def servers_up(self, board: Board) -> None:
+    def prepare(self, parts: Sequence[Part], board: Board) -> None:
+        """What must be there before the first of the parts is started."""
         self.programs.ensure()
         self.instance.create()
         self.secrets |= load_or_create(self.instance.path("secrets.env"))
-        self.settle_ports(self.servers, board)
+        self._settle_ports(parts, board)
 
+    async def servers_up(self, board: Board) -> None:
         async def broker() -> None:
             await bring_up(self.epmd, board)
             await bring_up(self.rabbitmq, board)
 
         await together(bring_up(self.postgres, board), broker())
 
-    def settle_ports(self, parts: Sequence[Part], board: Board) -> None:
+    def _settle_ports(self, parts: Sequence[Part], board: Board) -> None:
         running = [part for part in parts if part.pids()]
         wishes = {name: wish for part in parts for name, wish in part.preferred_ports.items()}
         if not self.instance.has_fixed_ports:

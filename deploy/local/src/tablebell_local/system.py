@@ -61,9 +61,9 @@ class System:
         unknown = set(only) - {service.name for service in services}
         if unknown:
             raise Failure(f"there is no part {', '.join(sorted(unknown))}")
-        await self.stack.servers_up(board)
-        self.stack.settle_ports(services, board)
+        self.stack.prepare([*self.stack.servers, *services], board)
         self._write_fcm_credentials()
+        await self.stack.servers_up(board)
         await self._end_surplus({service.name for service in services}, board)
 
         async def after_schema() -> None:

@@ -85,6 +85,7 @@ def _pytest(stack: Stack, arguments: Sequence[str]) -> int:
 async def _up(stack: Stack) -> None:
     async with stack.instance.locked():
         with Board() as board:
+            stack.prepare(stack.servers, board)
             await stack.servers_up(board)
 
 
