@@ -1,8 +1,6 @@
-"""The message that a row becomes. Pure."""
+"""The message that a row becomes."""
 
-from collections.abc import Mapping
-from typing import Any
-
+import asyncpg
 from pamqp.commands import Basic
 
 from tablebell.correlation import Correlation
@@ -20,7 +18,7 @@ class Unpublishable(ValueError):
     """No broker could take this row as it is."""
 
 
-def compose(row: Mapping[str, Any]) -> Outgoing:
+def compose(row: asyncpg.Record) -> Outgoing:
     event_type: str = row["event_type"]
     event_id = row["event_id"]
     headers = row["headers"]
