@@ -57,6 +57,10 @@ class RelayProcess:
             sys.executable, "-m", "event_relay", env={**self._environment, "PORT": str(free_port())}
         )
 
+    def freeze(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
     async def kill(self) -> None:
         """As a crash does it: without a word."""
         await self._end(signal.SIGKILL)
