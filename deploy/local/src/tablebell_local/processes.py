@@ -19,8 +19,6 @@ STACK_MARK = "TABLEBELL_STACK"
 PART_MARK = "TABLEBELL_PART"
 CONFIG_MARK = "TABLEBELL_CONFIG"
 
-BIG_LOG = 10 * 1024 * 1024
-
 
 @dataclass(frozen=True)
 class Process:
@@ -69,8 +67,6 @@ def spawn(
 ) -> "subprocess.Popen[bytes]":
     """Starts a process in a session of its own, so that it outlives the command that started it."""
     marks = {STACK_MARK: str(stack), PART_MARK: part, CONFIG_MARK: config}
-    if log.exists() and log.stat().st_size > BIG_LOG:
-        log.rename(log.with_suffix(".log.1"))
     with log.open("ab") as output:
         return subprocess.Popen(
             command,

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Coroutine, Sequence
 
 from tablebell_local.board import Board
-from tablebell_local.credentials import load, load_or_create
+from tablebell_local.credentials import Secrets, load, load_or_create
 from tablebell_local.epmd import Epmd
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
@@ -25,7 +25,7 @@ class Stack:
         self.instance = instance
         self.programs = Programs()
         self.ports = PortBook(instance.path("ports.json"))
-        self.secrets = load(instance.path("secrets.env"))
+        self.secrets = Secrets(load(instance.path("secrets.env")))
         self.postgres = Postgres(instance, self.ports, self.programs, self.secrets)
         self.epmd = Epmd(instance, self.ports, self.programs)
         self.rabbitmq = RabbitMq(instance, self.ports, self.programs, self.secrets)
@@ -33,7 +33,6 @@ class Stack:
 
     def prepare(self, parts: Sequence[Part], board: Board) -> None:
         """What must be there before the first of the parts is started."""
-        self.programs.ensure()
         self.instance.create()
         self.secrets |= load_or_create(self.instance.path("secrets.env"))
         self._settle_ports(parts, board)
@@ -43,7 +42,11 @@ class Stack:
             await bring_up(self.epmd, board)
             await bring_up(self.rabbitmq, board)
 
-        await together(bring_up(self.postgres, board), broker())
+        async def database() -> None:
+            await bring_up(self.postgres, board)
+            await self.postgres.ensure_database()
+
+        await together(database(), broker())
 
     def _settle_ports(self, parts: Sequence[Part], board: Board) -> None:
         running = [part for part in parts if part.pids()]
