@@ -14,6 +14,7 @@ OUTAGES: tuple[type[Exception], ...] = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     aiormq.AMQPError,
+    aiormq.exceptions.ChannelInvalidStateError,  # the channel was closed under the call
 )
 
 

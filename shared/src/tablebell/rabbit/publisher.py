@@ -87,6 +87,12 @@ class Publisher:
             return Unreachable(f"the broker did not take it: {describe(error)}")
         except OUTAGES as outage:
             return Unreachable(describe(outage))
+        except asyncio.CancelledError:
+            # aiormq cancels what waits for a confirm when it gives up a connection; that is no wish of ours to stop.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return Unreachable("the connection to RabbitMQ was given up")
         return CONFIRMED
 
     async def close(self) -> None:
