@@ -57,6 +57,10 @@ setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and 
 test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
 	@$(STACK) test -- $(ARGS)
 
+.PHONY: bench
+bench: python ## Measure every hop beside its raw ceiling (ONLY=relay)
+	@$(STACK) bench $(ONLY)
+
 .PHONY: lint
 lint: python ## Check style, formatting, imports and shell scripts
 	@$(PYTHON) -m ruff check .
