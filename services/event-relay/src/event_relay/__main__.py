@@ -39,13 +39,13 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         listener = Listener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
         partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, store.release_orphans, wakeup)
-        publisher = Publisher(broker, declare_events, confirm_seconds=settings.confirm_seconds)
+        publisher = Publisher(broker, declare_events, confirm_seconds=None)
         policy = RetryPolicy.exponential(settings.max_attempts)
         relay = Relay(
             pool=pool,
             outbox=outbox,
             broker=broker,
-            courier=Courier(publisher, policy, settings.lease_seconds - settings.confirm_seconds),
+            courier=Courier(publisher, policy, settings.delivery_seconds),
             ledger=Ledger(pool, outbox, settings.max_attempts),
             partitions=partitions,
             wakeup=wakeup,

@@ -36,7 +36,7 @@ class Report:
 
 
 class Courier:
-    """Nothing is published more than `seconds` after its claim, so that its confirm still falls within the lease."""
+    """`seconds` is how long after its claim a batch may take: what is not confirmed by then is put back in good time."""
 
     def __init__(self, publisher: Publisher, policy: RetryPolicy, seconds: float) -> None:
         self._publisher = publisher
@@ -45,17 +45,23 @@ class Courier:
 
     async def deliver(self, rows: Sequence[asyncpg.Record], claimed_at: float) -> Report:
         """`claimed_at` is on the monotonic clock."""
-        until = claimed_at + self._seconds
         report = Report()
         lines: dict[tuple[str, int], list[asyncpg.Record]] = {}
         for row in rows:
             lines.setdefault((row["aggregate_type"], row["aggregate_id"]), []).append(row)
-        await asyncio.gather(*(self._deliver_in_order(line, until, report) for line in lines.values()))
+        try:
+            async with asyncio.timeout(max(0.0, claimed_at + self._seconds - time.monotonic())):
+                await asyncio.gather(*(self._deliver_in_order(line, report) for line in lines.values()))
+        except TimeoutError:
+            report.outage = f"no confirm from the broker within {self._seconds:.0f} s"
+            known = {*report.confirmed, *(failure.id for failure in (*report.failed, *report.put_back))}
+            unknown = (row["id"] for row in rows if row["id"] not in known)
+            report.put_back += [Failure(row_id, report.outage, AT_ONCE) for row_id in unknown]
         return report
 
-    async def _deliver_in_order(self, line: Sequence[asyncpg.Record], until: float, report: Report) -> None:
+    async def _deliver_in_order(self, line: Sequence[asyncpg.Record], report: Report) -> None:
         for number, row in enumerate(line):
-            match await self._publish(row, until):
+            match await self._publish(row):
                 case Confirmed():
                     report.confirmed.append(row["id"])
                 case Refused(reason):
@@ -68,16 +74,14 @@ class Courier:
                     report.put_back += [Failure(rest["id"], reason, AT_ONCE) for rest in line[number:]]
                     return
 
-    async def _publish(self, row: asyncpg.Record, until: float) -> PublishOutcome:
-        began = time.monotonic()
-        if began > until:
-            return Unreachable("the broker was too slow: no time was left within the lease")
+    async def _publish(self, row: asyncpg.Record) -> PublishOutcome:
         try:
             message = compose(row)
         except Unpublishable as error:
             return Refused(f"unpublishable: {error}")
         except Exception as error:  # noqa: BLE001 - a row that nobody foresaw must not stop all the others
             return Refused(f"unpublishable: {describe(error)}")
+        began = time.monotonic()
         outcome = await self._publisher.publish(message)
         metrics.CONFIRM_SECONDS.observe(time.monotonic() - began)
         return outcome

@@ -21,6 +21,6 @@ class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings
         return timedelta(days=self.retention_days)
 
     @property
-    def confirm_seconds(self) -> float:
-        """How long the broker may take over a confirm: well within the lease, which has to cover the rest too."""
-        return min(10.0, self.lease_seconds / 3)
+    def delivery_seconds(self) -> float:
+        """How long the broker may take over a batch: well within the lease, which has to cover the writing down too."""
+        return min(10.0, self.lease_seconds / 2)
