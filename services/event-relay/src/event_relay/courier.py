@@ -36,7 +36,7 @@ class Report:
 
 
 class Courier:
-    """`seconds` is how long after its claim a batch may take: what is not confirmed by then is put back in good time."""
+    """`seconds` is how long after its claim a batch may take: what is not confirmed by then is put back in time."""
 
     def __init__(self, publisher: Publisher, policy: RetryPolicy, seconds: float) -> None:
         self._publisher = publisher

@@ -56,7 +56,7 @@ class Publisher:
     def __init__(
         self, broker: Broker, declare: Declare, *, confirm_seconds: float | None = 10.0, window: int = 500
     ) -> None:
-        """`confirm_seconds` is None where the caller has one timer for many messages, which costs less than one each."""
+        """`confirm_seconds` is None where the caller has one timer for many messages, which is cheaper."""
         self._broker = broker
         self._declare = declare
         self._confirm_seconds = confirm_seconds

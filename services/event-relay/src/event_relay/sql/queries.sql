@@ -2,16 +2,19 @@
 
 -- name: look_ahead
 -- Whether something is due, and in how many seconds the next planned event or retry will be: all that an idle relay asks.
+-- The order keeps it on the index by time (an EXISTS would drop it): there may be many planned events, and none due.
 -- $1 partitions · $2, $3 where the sweep has come to
-SELECT EXISTS (
-           SELECT
+SELECT coalesce((
+           SELECT true
              FROM event_outbox
             WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
               AND available_at <= now()
               AND (available_at, id) > ($2, $3)
               AND partition = ANY ($1::smallint[])
               AND (lease_until IS NULL OR lease_until <= now())
-       ) AS due,
+            ORDER BY available_at, id
+            LIMIT 1
+       ), false) AS due,
        (
            SELECT extract(epoch FROM min(available_at) - now())::float8
              FROM event_outbox
