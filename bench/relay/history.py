@@ -12,7 +12,7 @@ import asyncpg
 from bench.harness import Figure, Rig
 from bench.relay import backlog
 from bench.relay.backlog import DATA
-from tablebell.outbox import START, Level, Outbox
+from tablebell.outbox import CLAIMING, START, Level, Outbox
 from tablebell.postgres import Pool, connect, open_pool
 from tablebell.testing import Database
 
@@ -33,7 +33,10 @@ SELECT 'RESERVATION_REQUESTED', number / 5, number % 5 + 1, $2, 'PUBLISHED', now
 async def measure_history(rig: Rig) -> list[Figure]:
     async with rig.database() as empty, rig.database() as full:
         await _fill(rig, full)
-        async with open_pool(empty.url, "bench", 2) as without, open_pool(full.url, "bench", 2) as with_history:
+        async with (
+            open_pool(empty.url, "bench", 2, CLAIMING) as without,
+            open_pool(full.url, "bench", 2, CLAIMING) as with_history,
+        ):
             bare: list[float] = []
             history: list[float] = []
             for _ in range(ROUNDS):

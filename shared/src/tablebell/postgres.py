@@ -1,7 +1,7 @@
 """The pool: every connection names its service, speaks JSON as Python values, and never waits for ever."""
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -21,8 +21,13 @@ COMMAND_TIMEOUT = 30.0
 
 
 @asynccontextmanager
-async def open_pool(url: SecretStr, service: str, size: int) -> AsyncIterator[Pool]:
-    """Connects when first needed: a service starts, and says it is not ready, while the database is away."""
+async def open_pool(
+    url: SecretStr, service: str, size: int, planner: Mapping[str, str] | None = None
+) -> AsyncIterator[Pool]:
+    """Connects when first needed: a service starts, and says it is not ready, while the database is away.
+
+    `planner` are settings of PostgreSQL for every query of this pool.
+    """
     pool = asyncpg.create_pool(
         url.get_secret_value(),
         min_size=0,
@@ -32,7 +37,7 @@ async def open_pool(url: SecretStr, service: str, size: int) -> AsyncIterator[Po
         reset=_leave_as_it_is,
         command_timeout=COMMAND_TIMEOUT,
         timeout=10.0,
-        server_settings=server_settings(service),
+        server_settings={**server_settings(service), **(planner or {})},
     )
     async with pool:
         yield pool

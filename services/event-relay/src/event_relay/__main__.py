@@ -14,7 +14,7 @@ from event_relay.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import CLAIMING, Level, Outbox
 from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
 from tablebell.rabbit import Publisher, open_broker
@@ -31,7 +31,7 @@ NAMESPACE = 42
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
-        open_pool(settings.database_url, SERVICE, settings.database_pool_size) as pool,
+        open_pool(settings.database_url, SERVICE, settings.database_pool_size, CLAIMING) as pool,
         open_broker(settings.amqp_url, SERVICE) as broker,
         asyncio.TaskGroup() as tasks,
     ):

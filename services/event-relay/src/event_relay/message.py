@@ -55,5 +55,5 @@ def compose(row: asyncpg.Record) -> Outgoing:
 
 
 def _check_name(column: str, value: str) -> None:
-    if not value or len(value.encode()) > LONGEST_NAME:
+    if not 0 < len(value.encode()) <= LONGEST_NAME:
         raise Unpublishable(f"{column} has to be 1 to {LONGEST_NAME} bytes long, and has {len(value.encode())}")
