@@ -113,7 +113,7 @@ def encode_event(
     """The body of a message, as the relay writes it: `data_json` goes in as it stands in the row, unparsed."""
     return orjson.dumps(
         {
-            "eventId": event_id,
+            "eventId": str(event_id),  # asyncpg's UUID is not one that orjson knows
             "eventType": event_type,
             "aggregateType": aggregate_type,
             "aggregateId": aggregate_id,

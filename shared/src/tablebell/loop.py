@@ -17,9 +17,16 @@ LONGEST_PAUSE = 5.0
 
 
 async def keep_running(
-    name: str, run_once: Callable[[], Awaitable[bool]], wakeup: Wakeup, poll_seconds: float, stop: Stop
+    name: str,
+    run_once: Callable[[], Awaitable[bool]],
+    wakeup: Wakeup,
+    poll_seconds: float | Callable[[], float],
+    stop: Stop,
 ) -> None:
-    """`run_once` does one batch and says whether there may be more to do at once."""
+    """`run_once` does one batch and says whether there may be more to do at once.
+
+    `poll_seconds` is a function where the next wait depends on what was found.
+    """
     failures = 0
     while not stop.requested:
         try:
@@ -32,4 +39,4 @@ async def keep_running(
             continue
         failures = 0
         if not more:
-            await wakeup.wait(poll_seconds, stop)
+            await wakeup.wait(poll_seconds() if callable(poll_seconds) else poll_seconds, stop)

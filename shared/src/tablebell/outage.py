@@ -8,12 +8,14 @@ OUTAGES: tuple[type[Exception], ...] = (
     TimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what asyncpg says on a connection that broke at the wrong moment
     asyncpg.OperatorInterventionError,  # the server shuts down, crashed, or an operator ended our session
     asyncpg.InsufficientResourcesError,  # too many connections, disk or memory full
     asyncpg.ReadOnlySQLTransactionError,  # a failover left us on a standby
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     aiormq.AMQPError,
+    aiormq.exceptions.ChannelInvalidStateError,  # the channel was closed under the call
 )
 
 

@@ -15,13 +15,12 @@ from pydantic import SecretStr
 
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe
-from tablebell.postgres import Connection, Pool, connect
+from tablebell.postgres import Pool, connect
 
 log = structlog.get_logger(__name__)
 
 DEBOUNCE_SECONDS = 0.005
 RECONNECT_SECONDS = 1.0
-HEARTBEAT_SECONDS = 30.0
 
 
 class Wakeup:
@@ -121,25 +120,10 @@ class Listener:
                 await connection.add_listener(channel, self._on_notify)
             self.connected = True
             self._wake_all()  # what was announced while we were away
-            await self._until_lost(connection, lost, stop)
+            await _either(lost, stop)
         finally:
             with contextlib.suppress(*OUTAGES):
                 await connection.close(timeout=1.0)
-
-    async def _until_lost(self, connection: Connection, lost: asyncio.Event, stop: Stop) -> None:
-        # The heartbeat finds a peer that vanished without closing: nothing else is ever written to this connection.
-        gone = asyncio.ensure_future(lost.wait())
-        stopped = asyncio.ensure_future(stop.wait())
-        try:
-            while not (gone.done() or stopped.done()):
-                done, _ = await asyncio.wait(
-                    {gone, stopped}, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done:
-                    await connection.execute("SELECT 1", timeout=5.0)
-        finally:
-            gone.cancel()
-            stopped.cancel()
 
     def _on_notify(self, _connection: object, _pid: int, channel: str, _payload: object) -> None:
         for wakeup in self._wakeups.get(channel, ()):
@@ -149,3 +133,12 @@ class Listener:
         for wakeups in self._wakeups.values():
             for wakeup in wakeups:
                 wakeup.now()
+
+
+async def _either(lost: asyncio.Event, stop: Stop) -> None:
+    waiting = {asyncio.ensure_future(lost.wait()), asyncio.ensure_future(stop.wait())}
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()

@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from tablebell.outbox import START, Level, Outbox
-from tablebell.postgres import Pool
+from tablebell.outbox import CLAIMING, START, Level, Outbox
+from tablebell.postgres import Pool, open_pool
+from tablebell.testing import Database
 
 from .levels import LEASE, SCOPES, new_row
 
@@ -49,6 +50,18 @@ async def test_a_claim_stays_on_its_indexes(outbox: Outbox, pool: Pool) -> None:
     assert {node["Node Type"] for node in on_the_table} <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
     used = {node["Index Name"] for node in nodes if "Index Name" in node}
     assert used <= CLAIM_INDEXES[outbox.level]
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
+
+
+async def test_a_claim_from_a_backlog_that_nobody_expected_stops_after_its_limit(
+    outbox: Outbox, database: Database, pool: Pool
+) -> None:
+    """The statistics know of a hundred open rows; there are fifty times as many."""
+    await outbox.append(pool, [new_row(outbox.level, HISTORY + 100 + n) for n in range(1, 5001)])
+    async with open_pool(database.url, "test", 1, CLAIMING) as claiming:
+        scope = SCOPES[outbox.level]
+        nodes = await plan(claiming, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
+    on_the_table = [node for node in nodes if node.get("Relation Name") == outbox.level and "Scan" in node["Node Type"]]
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 
 

@@ -4,26 +4,68 @@ import asyncio
 import sys
 from functools import partial
 
+from event_relay import store
+from event_relay.courier import Courier
+from event_relay.gauges import Gauges
+from event_relay.ledger import Ledger
+from event_relay.purge import Purge
+from event_relay.relay import Relay
 from event_relay.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
+from tablebell.outbox import CLAIMING, Level, Outbox
+from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
-from tablebell.rabbit import open_broker
+from tablebell.rabbit import Publisher, open_broker
+from tablebell.retry import RetryPolicy
 from tablebell.settings import load
+from tablebell.topology import declare_events
+from tablebell.wakeups import Listener
 from tablebell.web import health_app, serve
 
 SERVICE = "event-relay"
+NAMESPACE = 42
+"""Of the advisory locks with which relays share out the partitions."""
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
-        open_pool(settings.database_url, SERVICE, settings.database_pool_size) as pool,
+        open_pool(settings.database_url, SERVICE, settings.database_pool_size, CLAIMING) as pool,
         open_broker(settings.amqp_url, SERVICE) as broker,
         asyncio.TaskGroup() as tasks,
     ):
-        health = Health(stop, {"postgres": partial(check, pool), "rabbitmq": broker.check})
-        tasks.create_task(serve(health_app(SERVICE, health), settings.host, settings.port, stop), name="http")
+        outbox = Outbox(Level.EVENT)
+        listener = Listener(settings.database_url, SERVICE)
+        wakeup = listener.subscribe(Level.EVENT)
+        partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, store.release_orphans, wakeup)
+        publisher = Publisher(broker, declare_events, confirm_seconds=None)
+        policy = RetryPolicy.exponential(settings.max_attempts)
+        relay = Relay(
+            pool=pool,
+            outbox=outbox,
+            broker=broker,
+            courier=Courier(publisher, policy, settings.delivery_seconds),
+            ledger=Ledger(pool, outbox, settings.max_attempts),
+            partitions=partitions,
+            wakeup=wakeup,
+            batch_size=settings.batch_size,
+            lease=settings.lease,
+            poll_seconds=settings.relay_poll_seconds,
+        )
+        purge = Purge(pool, outbox, relay, settings.retention)
+        gauges = Gauges(pool, outbox, relay, partitions)
+        health = Health(
+            stop, {"postgres": partial(check, pool), "rabbitmq": broker.check, "partitions": partitions.check}
+        )
+        app = health_app(SERVICE, health, gauges.refresh)
+
+        tasks.create_task(partitions.run(stop), name="partitions")
+        if settings.relay_wakeups:
+            tasks.create_task(listener.run(stop), name="listener")
+        tasks.create_task(relay.run(stop), name="relay")
+        tasks.create_task(purge.run(settings.relay_purge_seconds, stop), name="purge")
+        tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
 
 
 def main() -> int:

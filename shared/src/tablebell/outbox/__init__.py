@@ -1,5 +1,5 @@
 """The outbox: one engine for L0, L1 and L2."""
 
-from tablebell.outbox.outbox import START, Batch, Count, CountDone, Failure, Level, Outbox, Position
+from tablebell.outbox.outbox import CLAIMING, START, Batch, Count, CountDone, Failure, Level, Outbox, Position
 
-__all__ = ["START", "Batch", "Count", "CountDone", "Failure", "Level", "Outbox", "Position"]
+__all__ = ["CLAIMING", "START", "Batch", "Count", "CountDone", "Failure", "Level", "Outbox", "Position"]

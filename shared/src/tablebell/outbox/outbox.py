@@ -41,6 +41,10 @@ class Position:
     id: int
 
 
+CLAIMING = {"enable_sort": "off", "enable_seqscan": "off", "enable_bitmapscan": "off"}
+"""How the pool of whoever claims is to plan. Next to nothing is open most of the time, so PostgreSQL expects that, and
+would read and sort all of it. When there is a backlog, a claim has to follow an index and stop after its limit."""
+
 START = Position(datetime(1970, 1, 1, tzinfo=UTC), 0)
 
 
@@ -51,6 +55,8 @@ class Batch:
     reached: Position
     more: bool
     """The claim looked at as many rows as it was allowed to: there may be more beyond `reached`."""
+    held: Sequence[asyncpg.Record] = ()
+    """Due, but not leased: something before them has to be done first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,9 @@ class Outbox:
         token = uuid4()
         rows = await connection.fetch(self.sql["claim"], scope, limit, token, lease, after.due, after.id)
         reached = max((Position(row["due"], row["id"]) for row in rows), default=after)
-        return Batch(token, [row for row in rows if row["leased"]], reached, more=len(rows) >= limit)
+        leased = [row for row in rows if row["leased"]]
+        held = [row for row in rows if not row["leased"]] if len(leased) < len(rows) else ()
+        return Batch(token, leased, reached, more=len(rows) >= limit, held=held)
 
     async def extend_if_leased(
         self, connection: Executor, ids: Sequence[int], token: UUID, lease: timedelta

@@ -49,6 +49,14 @@ class Broker:
         if not self.connected:
             raise BrokerAway("no connection to RabbitMQ")
 
+    async def wait_connected(self, seconds: float) -> bool:
+        """Whether there is a connection, within so many seconds."""
+        if not self.connected:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._connected.wait()
+        return self.connected
+
     async def open_channel(
         self, *, confirms: bool, prefetch: int | None = None, declare: Declare | None = None, wait: float = 1.0
     ) -> AbstractChannel:
@@ -56,11 +64,8 @@ class Broker:
 
         Every answer is waited for with a bound: a broker that stops in the middle of a call may leave it unanswered.
         """
-        try:
-            async with asyncio.timeout(wait):
-                await self._connected.wait()
-        except TimeoutError:
-            raise BrokerAway("no connection to RabbitMQ") from None
+        if not await self.wait_connected(wait):
+            raise BrokerAway("no connection to RabbitMQ")
         if self._connection is None or self._connection.is_closed:
             raise BrokerAway("the connection to RabbitMQ was lost just now")
         try:

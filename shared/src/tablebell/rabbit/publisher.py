@@ -53,12 +53,16 @@ class Publisher:
     Calls that run at the same time are written in the order in which they were made.
     """
 
-    def __init__(self, broker: Broker, declare: Declare, *, confirm_seconds: float = 10.0, window: int = 500) -> None:
+    def __init__(
+        self, broker: Broker, declare: Declare, *, confirm_seconds: float | None = 10.0, window: int = 500
+    ) -> None:
+        """`confirm_seconds` is None where the caller has one timer for many messages, which is cheaper."""
         self._broker = broker
         self._declare = declare
         self._confirm_seconds = confirm_seconds
         self._window = window
         self._channel: AbstractChannel | None = None
+        self._underlay: aiormq.Channel | None = None
         self._opening = asyncio.Lock()
 
     async def publish_all(self, messages: Sequence[Outgoing]) -> list[PublishOutcome]:
@@ -70,7 +74,9 @@ class Publisher:
 
     async def publish(self, message: Outgoing) -> PublishOutcome:
         try:
-            channel = await self._ready_channel()
+            channel = self._underlay
+            if channel is None or channel.is_closed:
+                channel = await self._ready_channel()
             await channel.basic_publish(
                 message.body,
                 exchange=message.exchange,
@@ -87,6 +93,12 @@ class Publisher:
             return Unreachable(f"the broker did not take it: {describe(error)}")
         except OUTAGES as outage:
             return Unreachable(describe(outage))
+        except asyncio.CancelledError:
+            # aiormq cancels what waits for a confirm when it gives up a connection; that is no wish of ours to stop.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return Unreachable("the connection to RabbitMQ was given up")
         return CONFIRMED
 
     async def close(self) -> None:
@@ -98,8 +110,8 @@ class Publisher:
 
     async def _ready_channel(self) -> aiormq.Channel:
         # aio-pika's own publish does the same with twice the work per message: this is the hot path.
-        if self._channel is None or self._channel.is_closed:
-            async with self._opening:
-                if self._channel is None or self._channel.is_closed:
-                    self._channel = await self._broker.open_channel(confirms=True, declare=self._declare)
-        return cast("aiormq.Channel", await self._channel.get_underlay_channel())
+        async with self._opening:
+            if self._channel is None or self._channel.is_closed:
+                self._channel = await self._broker.open_channel(confirms=True, declare=self._declare)
+            self._underlay = cast("aiormq.Channel", await self._channel.get_underlay_channel())
+        return self._underlay

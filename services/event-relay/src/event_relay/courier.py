@@ -1,0 +1,87 @@
+"""Carries a batch to the broker: one aggregate's events strictly one after the other, the aggregates side by side.
+
+The next version is published only when the one before is confirmed. Whoever else may publish the same events at that
+time (a relay that does not know yet that it lost a partition) keeps to the same rule, so that the first arrival of each
+version is in order, whatever is sent twice.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import asyncpg
+
+from event_relay import metrics
+from event_relay.message import Unpublishable, compose
+from tablebell.outage import describe
+from tablebell.outbox import Failure
+from tablebell.rabbit import Confirmed, Publisher, PublishOutcome, Refused, Unreachable
+from tablebell.retry import RetryPolicy
+
+AT_ONCE = timedelta(0)
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the rows of a batch."""
+
+    confirmed: list[int] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    """Through a fault of their own: an attempt is counted."""
+    put_back: list[Failure] = field(default_factory=list)
+    """Not through a fault of their own."""
+    outage: str | None = None
+
+
+class Courier:
+    """`seconds` is how long after its claim a batch may take: what is not confirmed by then is put back in time."""
+
+    def __init__(self, publisher: Publisher, policy: RetryPolicy, seconds: float) -> None:
+        self._publisher = publisher
+        self._policy = policy
+        self._seconds = seconds
+
+    async def deliver(self, rows: Sequence[asyncpg.Record], claimed_at: float) -> Report:
+        """`claimed_at` is on the monotonic clock."""
+        report = Report()
+        lines: dict[tuple[str, int], list[asyncpg.Record]] = {}
+        for row in rows:
+            lines.setdefault((row["aggregate_type"], row["aggregate_id"]), []).append(row)
+        try:
+            async with asyncio.timeout(max(0.0, claimed_at + self._seconds - time.monotonic())):
+                await asyncio.gather(*(self._deliver_in_order(line, report) for line in lines.values()))
+        except TimeoutError:
+            report.outage = f"no confirm from the broker within {self._seconds:.0f} s"
+            known = {*report.confirmed, *(failure.id for failure in (*report.failed, *report.put_back))}
+            unknown = (row["id"] for row in rows if row["id"] not in known)
+            report.put_back += [Failure(row_id, report.outage, AT_ONCE) for row_id in unknown]
+        return report
+
+    async def _deliver_in_order(self, line: Sequence[asyncpg.Record], report: Report) -> None:
+        for number, row in enumerate(line):
+            match await self._publish(row):
+                case Confirmed():
+                    report.confirmed.append(row["id"])
+                case Refused(reason):
+                    report.failed.append(Failure(row["id"], reason, self._policy.pause_after(row["retry_count"] + 1)))
+                    waits = f"waits for version {row['aggregate_version']}, which failed: {reason}"
+                    report.put_back += [Failure(later["id"], waits, AT_ONCE) for later in line[number + 1 :]]
+                    return
+                case Unreachable(reason):
+                    report.outage = reason
+                    report.put_back += [Failure(rest["id"], reason, AT_ONCE) for rest in line[number:]]
+                    return
+
+    async def _publish(self, row: asyncpg.Record) -> PublishOutcome:
+        try:
+            message = compose(row)
+        except Unpublishable as error:
+            return Refused(f"unpublishable: {error}")
+        except Exception as error:  # noqa: BLE001 - a row that nobody foresaw must not stop all the others
+            return Refused(f"unpublishable: {describe(error)}")
+        began = time.monotonic()
+        outcome = await self._publisher.publish(message)
+        metrics.CONFIRM_SECONDS.observe(time.monotonic() - began)
+        return outcome

@@ -1,0 +1,45 @@
+"""Idle is idle."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from pydantic import SecretStr
+
+from tablebell.testing import Database, eventually
+
+from .running import running_relay
+from .source import Source, event
+from .stream import Stream
+from .wire import Wire
+
+POLL = 0.5
+POLLS = 8
+
+
+async def test_an_idle_relay_asks_one_question_per_poll_and_nothing_else(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream
+) -> None:
+    wire = Wire(database.url_of("event_relay"))
+    async with wire.open(), running_relay(database, amqp_url, database_url=wire.url, relay_poll_seconds=POLL):
+        await source.commit(event(1, 1))
+        await eventually(lambda: stream.arrivals == [(1, 1)])
+        await asyncio.sleep(2.0)
+        before = wire.queries
+        await asyncio.sleep(POLLS * POLL)
+        asked = wire.queries - before
+        assert POLLS // 2 <= asked <= POLLS + 1
+
+
+async def test_a_planned_event_costs_no_more_questions_until_its_time(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream
+) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    await source.commit(*(event(aggregate, 1, available_at=tomorrow) for aggregate in range(100)))
+    wire = Wire(database.url_of("event_relay"))
+    async with wire.open(), running_relay(database, amqp_url, database_url=wire.url, relay_poll_seconds=POLL):
+        await source.commit(event(1, 2))
+        await eventually(lambda: stream.arrivals == [(1, 2)])
+        await asyncio.sleep(2.0)
+        before = wire.queries
+        await asyncio.sleep(POLLS * POLL)
+        assert wire.queries - before <= POLLS + 1

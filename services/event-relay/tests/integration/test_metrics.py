@@ -1,0 +1,61 @@
+"""What an operator sees: health and metrics of a running relay."""
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretStr
+
+from event_relay.settings import Settings
+from tablebell.testing import Database, eventually
+
+from .running import running_relay
+from .source import Source, event
+from .stream import Stream
+
+
+async def scrape(settings: Settings) -> dict[tuple[str, str], float]:
+    """Values by name and by their one label."""
+    async with httpx.AsyncClient() as http:
+        answer = await http.get(f"http://127.0.0.1:{settings.port}/metrics")
+    return {
+        (sample.name, next(iter(sample.labels.values()), "")): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+async def is_ready(settings: Settings) -> bool:
+    async with httpx.AsyncClient() as http:
+        try:
+            return (await http.get(f"http://127.0.0.1:{settings.port}/health/ready")).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+async def test_the_metrics_tell_rows_age_lag_rate_latency_failures_and_partitions(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream
+) -> None:
+    async with running_relay(database, amqp_url) as settings:
+        await eventually(lambda: is_ready(settings))
+        before = await scrape(settings)
+        await source.commit(event(1, 1), event(2, 1), event(3, 1, event_type="KITCHEN_ON_FIRE"), event(3, 2))
+        await eventually(lambda: has_settled(source))
+        after = await scrape(settings)
+
+    def gained(name: str, label: str = "") -> float:
+        return after[name, label] - before.get((name, label), 0)
+
+    assert gained("relay_published_total") == 2
+    assert gained("relay_failures_total", "refused") == 1
+    assert gained("relay_confirm_seconds_count") == 3
+    assert gained("relay_publish_seconds_count") == 2
+    assert after["relay_partitions_owned", ""] == 16
+    assert after["relay_rows", "FAILED"] == 1
+    assert after["relay_rows", "PENDING"] == 1
+    assert after["relay_rows", "DEAD"] == 0
+    assert 0 < after["relay_oldest_pending_seconds", ""] < 20
+    assert 0 < after["relay_lag_seconds", ""] < 20
+    assert before["relay_lag_seconds", ""] == 0
+
+
+async def has_settled(source: Source) -> bool:
+    return await source.statuses() == {"PUBLISHED": 2, "FAILED": 1, "PENDING": 1}

@@ -1,0 +1,37 @@
+"""The relay's own questions stay on the index of what is open, whatever the history holds."""
+
+import json
+from typing import Any
+
+import pytest
+
+from event_relay import store
+from tablebell.outbox import START
+from tablebell.postgres import Pool
+
+HISTORY = """
+INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at)
+SELECT 'RESERVATION_REQUESTED', number, 1, '{}', 'PUBLISHED', now() FROM generate_series(1, 20000) AS number
+"""
+PLANNED = """
+INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, available_at)
+SELECT 'RESERVATION_REMINDER_DUE', number, 2, '{}', now() + number * interval '1 minute'
+  FROM generate_series(1, 5000) AS number
+"""
+QUESTIONS: dict[str, list[Any]] = {"look_ahead": [list(range(16)), START.due, START.id], "measure_lag": []}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+async def test_a_question_reads_neither_the_history_nor_what_is_planned(pool: Pool, name: str) -> None:
+    await pool.execute(HISTORY)
+    await pool.execute(PLANNED)
+    await pool.execute("VACUUM ANALYZE event_outbox")
+    text = await pool.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + store.SQL[name], *QUESTIONS[name])
+    pending, scans = [json.loads(text)[0]["Plan"]], []
+    while pending:
+        node: dict[str, Any] = pending.pop()
+        pending += node.get("Plans", [])
+        if "Scan" in node["Node Type"] and "Alias" in node:
+            scans.append(node)
+    assert {node.get("Index Name") for node in scans} == {"event_outbox_claim"}
+    assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans) <= 20
