@@ -3,7 +3,7 @@
 from datetime import time
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, StrictBool, WithJsonSchema, model_validator
 
 from reservation_api import store
 from reservation_api.auth import unknown_user
@@ -26,6 +26,7 @@ def hour_and_minute(value: Any) -> Any:
 TimeOfDay = Annotated[
     time,
     BeforeValidator(hour_and_minute),
+    PlainSerializer(lambda moment: f"{moment:%H:%M}", return_type=str),
     WithJsonSchema({"type": "string", "pattern": WALL_CLOCK, "examples": ["22:30"]}),
 ]
 Switches = dict[Channel, StrictBool]
@@ -83,13 +84,13 @@ class PreferenceBook:
 
     async def save(self, identity: Identity, preferences: Preferences) -> Preferences:
         """All of it, in place of what there was."""
-        quiet = preferences.quiet_hours
+        quiet, plain = preferences.quiet_hours, preferences.model_dump(mode="json")
         is_saved = await store.save_preferences(
             self._pool,
             identity.user_type,
             identity.user_id,
-            channels=preferences.channels,
-            event_types=preferences.event_types,
+            channels=plain["channels"],
+            event_types=plain["event_types"],
             quiet_from=quiet.from_ if quiet else None,
             quiet_until=quiet.until if quiet else None,
         )

@@ -7,8 +7,7 @@ from typing import Any
 from asyncpg import Record
 
 from reservation_api.domain.reservation import Action, Reservation
-from tablebell.events import EventType
-from tablebell.people import Channel, UserType
+from tablebell.people import UserType
 from tablebell.postgres import Connection, Pool
 from tablebell.sqlfile import load_queries
 
@@ -178,8 +177,8 @@ async def save_preferences(
     user_type: UserType,
     user_id: int,
     *,
-    channels: Mapping[Channel, bool],
-    event_types: Mapping[EventType, Mapping[Channel, bool]],
+    channels: Mapping[str, bool],
+    event_types: Mapping[str, Mapping[str, bool]],
     quiet_from: time | None,
     quiet_until: time | None,
 ) -> bool:
