@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -81,7 +81,8 @@ async def answering(url: str) -> str:
             except httpx.TransportError:
                 return False
 
-        await eventually(is_up, within=15, every=0.05)
+        probe: Callable[[], Awaitable[bool]] = is_up
+        await eventually(probe, within=20, every=0.05)
     return url
 
 

@@ -1,6 +1,6 @@
 """The operators' view: counts, the dead, what is done about them, and the story of a reservation."""
 
-from datetime import datetime
+from functools import partial
 
 import httpx
 import pytest
@@ -107,7 +107,7 @@ async def test_what_is_requeued_is_open_again_announced_and_recorded(
         ):
             answer = await admin.post("/admin/outbox/requeue", json={"level": level, **selection})
             assert answer.status_code == 200, answer.text
-            await eventually(lambda level=level: level in heard)
+            await eventually(partial(heard.count, level))
     finally:
         await connection.close()
     assert await pool.fetchval("SELECT count(*) FROM event_outbox WHERE status = 'PENDING' AND retry_count = 0") == 1
@@ -185,7 +185,7 @@ async def test_the_trace_tells_the_whole_story(admin: httpx.AsyncClient, person:
         ("RESERVATION_REMINDER_DUE", 2),
         ("RESERVATION_VISIT_ENDED", 2),
     ]
-    assert datetime.fromisoformat(trace["events"][0]["processed"]["RESTAURANT_LISTENER"])
+    assert list(trace["events"][0]["processed"]) == ["RESTAURANT_LISTENER"]
     assert [one["userName"] for one in trace["notifications"]] == ["Giulia Ferri", "Marco Riva", "Sofia Costa"]
     sms = next(one for one in trace["notifications"][0]["channels"] if one["channel"] == "SMS")
     assert (sms["outcome"], sms["lastError"]) == ("WITHDRAWN", "handled by Marco Riva (CONFIRMED)")

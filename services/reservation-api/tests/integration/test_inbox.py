@@ -35,15 +35,13 @@ async def test_the_newest_comes_first_and_pages_neither_repeat_nor_miss_what_com
     seen: list[int] = []
     cursor: dict[str, str] = {}
     while True:
-        page = (
-            await giulia.get("/notifications", params={"limit": 3, **({"cursor": cursor} if cursor else {})})
-        ).json()
+        page = (await giulia.get("/notifications", params={"limit": "3", **cursor})).json()
         seen += [item["id"] for item in page["items"]]
-        if cursor is None:
+        if not cursor:
             await told(pool, reservation)
-        cursor = page["nextCursor"]
-        if cursor is None:
+        if page["nextCursor"] is None:
             break
+        cursor = {"cursor": page["nextCursor"]}
     assert seen == expected[::-1]
 
 

@@ -1,6 +1,7 @@
 """Preferences: what was saved comes back, and nothing else is taken."""
 
 from datetime import time
+from typing import Any
 
 import httpx
 
@@ -37,7 +38,7 @@ async def test_what_is_put_comes_back_and_stands_in_the_table_as_the_fan_out_rea
 
 
 async def test_what_is_not_known_is_refused(anna: httpx.AsyncClient, pool: Pool) -> None:
-    for wrong in (
+    everything_wrong: list[Any] = [
         {"channels": {"FAX": False}},
         {"channels": {"SMS": "no"}},
         {"channels": {"SMS": 0}},
@@ -50,7 +51,8 @@ async def test_what_is_not_known_is_refused(anna: httpx.AsyncClient, pool: Pool)
         {"quietHours": {"from": "07:00", "until": "0700Z"}},
         {"loud": True},
         [],
-    ):
+    ]
+    for wrong in everything_wrong:
         answer = await anna.put(PATH, json=wrong)
         assert answer.status_code == 422, wrong
         assert answer.json()["errors"], wrong
