@@ -1,7 +1,8 @@
 """Which port each part of an instance listens on.
 
 The preferred port wins if it is free, then the one of last time, then the preferred one plus 10, 20, ….
-A part that runs keeps its port, whatever else became free.
+A part that runs keeps its port, whatever else became free. All are below 32768, where Linux starts to give ports
+to outgoing connections: a client that keeps trying a stopped server there can end up connected to itself.
 """
 
 import contextlib
@@ -38,10 +39,9 @@ class PortBook:
             self._ports = {str(name): int(port) for name, port in json.loads(path.read_text()).items()}
 
     def __getitem__(self, name: str) -> int:
+        if name not in self._ports:
+            raise Failure(f"{name} has no port yet: start the system once with `make up`")
         return self._ports[name]
-
-    def get(self, name: str) -> int | None:
-        return self._ports.get(name)
 
     def settle(self, preferred: Mapping[str, int], held: Collection[str]) -> list[Moved]:
         """Gives every name a port. `held` are the names whose own process listens there now."""
