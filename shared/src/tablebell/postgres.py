@@ -1,5 +1,6 @@
 """The pool: every connection names its service, speaks JSON as Python values, and never waits for ever."""
 
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,6 +29,7 @@ async def open_pool(url: SecretStr, service: str, size: int) -> AsyncIterator[Po
         max_size=size,
         max_inactive_connection_lifetime=300.0,
         init=prepare_connection,
+        reset=_leave_as_it_is,
         command_timeout=COMMAND_TIMEOUT,
         timeout=10.0,
         server_settings=server_settings(service),
@@ -37,7 +39,10 @@ async def open_pool(url: SecretStr, service: str, size: int) -> AsyncIterator[Po
 
 
 async def connect(url: SecretStr, service: str) -> Connection:
-    """A connection of one's own, outside the pool, for what belongs to a session: LISTEN and advisory locks."""
+    """A connection of one's own, outside the pool, for what belongs to a session: LISTEN and advisory locks.
+
+    Nothing may be said on it for hours: TCP itself asks whether the server is still there.
+    """
     connection: Connection = await asyncpg.connect(
         url.get_secret_value(),
         command_timeout=COMMAND_TIMEOUT,
@@ -45,7 +50,22 @@ async def connect(url: SecretStr, service: str) -> Connection:
         server_settings=server_settings(service),
     )
     await prepare_connection(connection)
+    _keep_alive(connection)
     return connection
+
+
+def _keep_alive(connection: Any) -> None:
+    # asyncpg has no option for it and no public way to its socket.
+    peer: socket.socket = connection._transport.get_extra_info("socket")  # noqa: SLF001
+    if peer.family in (socket.AF_INET, socket.AF_INET6):
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+
+
+async def _leave_as_it_is(_connection: Any) -> None:
+    """Instead of asyncpg's reset, a round trip after every use: what belongs to a session has no business in a pool."""
 
 
 def server_settings(service: str) -> dict[str, str]:
