@@ -61,9 +61,8 @@ async def compare(rig: Rig, requests: Iterator[bytes], ours: int, bare: int) -> 
         for port, rates in turns if number % 2 else turns[::-1]:
             rates.append(await flood(port, requests, ROUND_SECONDS))
         if number % 5 == 4:
-            rig.say(
-                f"{statistics.median(with_event):,.0f} a second with the event, {statistics.median(without):,.0f} without"
-            )
+            so_far = statistics.median(with_event), statistics.median(without)
+            rig.say(f"{so_far[0]:,.0f} a second with the event, {so_far[1]:,.0f} without")
     rate, ceiling = statistics.median(with_event), statistics.median(without)
     return [
         Figure("ask, with its event", rate, "requests/s", ceiling, bar="≥ 0.9 of without", ok=rate / ceiling >= 0.9)

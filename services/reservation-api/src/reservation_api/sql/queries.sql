@@ -110,7 +110,7 @@ SELECT event_type, coalesce(aggregate_type, 'reservation'), aggregate_id, aggreg
            payload jsonb, headers jsonb, available_at timestamptz, created_at timestamptz)
 
 -- name: withdraw_planned_events
--- What the relay has in its hands it will tell: the listeners look at the reservation again. $1 reservation · $2 why
+-- What the relay holds at this moment may still go out: its lease is not ours to break. $1 reservation · $2 why
 UPDATE event_outbox
    SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2
  WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL AND status IN ('PENDING', 'FAILED')
