@@ -30,8 +30,8 @@ logs: some-python ## Show the logs (PART=event-relay, FOLLOW=1, LINES=50)
 	@$(STACK) logs $(PART) $(if $(FOLLOW),--follow) $(if $(LINES),--lines $(LINES))
 
 .PHONY: demo
-demo: python ## Start everything and show it at work
-	@$(STACK) demo
+demo: python ## Start everything and show how one reservation reaches everyone (SCALE=…, MODE=…)
+	@$(STACK) demo $(addprefix --scale ,$(SCALE))
 
 ##@ Working with it
 
