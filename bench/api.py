@@ -8,6 +8,7 @@ from a client that does next to nothing, so that the server is what is measured.
 import asyncio
 import os
 import re
+import socket
 import statistics
 import sys
 import time
@@ -147,7 +148,7 @@ class Client(asyncio.Protocol):
                 self._answered.set_exception(RuntimeError(answer.decode()))
 
     async def ask(self, sent: bytes) -> None:
-        assert self._transport is not None  # noqa: S101 - connected before it is used
+        assert self._transport is not None
         self._answered = asyncio.get_running_loop().create_future()
         self._transport.write(sent)
         await self._answered
@@ -211,7 +212,7 @@ async def steadily(port: int, requests: Iterator[bytes], rate: float, seconds: f
 @asynccontextmanager
 async def server(database: Database, *, without_outbox: bool = False) -> AsyncIterator[int]:
     """The service in a process of its own; its port."""
-    port = 18_080 + without_outbox
+    port = free_port()
     module = ("bench.api",) if without_outbox else ("reservation_api",)
     environment = {
         **os.environ,
@@ -240,6 +241,13 @@ async def server(database: Database, *, without_outbox: bool = False) -> AsyncIt
     finally:
         process.terminate()
         await process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def serve_without_outbox() -> int:
