@@ -18,15 +18,14 @@ SHARED: tuple[Processor, ...] = (
     structlog.processors.StackInfoRenderer(),
 )
 
+# Where an error came from, without the values on the way: among them are tokens and addresses.
+TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
 
 def configure_logs(service: str, level: str = "INFO") -> None:
     """Send structlog and the standard library's loggers through one formatter to standard output."""
-    on_terminal = sys.stdout.isatty()
-    rendering: list[Processor]
-    if on_terminal:
-        rendering = [structlog.dev.ConsoleRenderer()]
-    else:
-        rendering = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    machine: list[Processor] = [TRACEBACKS, structlog.processors.JSONRenderer()]
+    rendering: list[Processor] = [structlog.dev.ConsoleRenderer()] if sys.stdout.isatty() else machine
 
     structlog.configure(
         processors=[*SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

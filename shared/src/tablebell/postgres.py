@@ -34,7 +34,7 @@ async def open_pool(
         max_size=size,
         max_inactive_connection_lifetime=300.0,
         init=prepare_connection,
-        reset=_leave_as_it_is,
+        reset=keep_session,
         command_timeout=COMMAND_TIMEOUT,
         timeout=10.0,
         server_settings={**server_settings(service), **(planner or {})},
@@ -69,10 +69,6 @@ def _keep_alive(connection: Any) -> None:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
 
 
-async def _leave_as_it_is(_connection: Any) -> None:
-    """Instead of asyncpg's reset, a round trip after every use: what belongs to a session has no business in a pool."""
-
-
 def server_settings(service: str) -> dict[str, str]:
     return {
         "application_name": service,
@@ -87,6 +83,11 @@ def server_settings(service: str) -> dict[str, str]:
 
 async def prepare_connection(connection: Any) -> None:
     await connection.set_type_codec("jsonb", encoder=to_json, decoder=orjson.loads, schema="pg_catalog")
+
+
+async def keep_session(_: Any) -> None:
+    """What belongs to a session has a connection of its own (`connect`), so that a pool's connection comes back as it
+    went: resetting it all the same would cost every use a round trip. asyncpg still rolls back what was left open."""
 
 
 def to_json(value: object) -> str:

@@ -4,24 +4,34 @@ import asyncio
 import sys
 from functools import partial
 
+from reservation_api.app import build_app
+from reservation_api.idempotency import Idempotency
 from reservation_api.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
+from tablebell.loop import keep_running
 from tablebell.postgres import check, open_pool
 from tablebell.settings import load
-from tablebell.web import health_app, serve
+from tablebell.wakeups import Wakeup, open_announcer
+from tablebell.web import serve
 
 SERVICE = "reservation-api"
+PURGE_SECONDS = 600.0
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
         open_pool(settings.database_url, SERVICE, settings.database_pool_size) as pool,
+        open_announcer(pool) as announcer,
         asyncio.TaskGroup() as tasks,
     ):
+        idempotency = Idempotency(pool)
         health = Health(stop, {"postgres": partial(check, pool)})
-        tasks.create_task(serve(health_app(SERVICE, health), settings.host, settings.port, stop), name="http")
+        app = build_app(settings, pool, announcer, idempotency, health)
+        tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
+        purging = keep_running("idempotency-keys", idempotency.purge_once, Wakeup(), PURGE_SECONDS, stop)
+        tasks.create_task(purging, name="purge")
 
 
 def main() -> int:

@@ -1,0 +1,82 @@
+"""When a restaurant takes guests, and how many at one table, in its own time. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+Hours = Mapping[str, Sequence[Sequence[str]]]
+
+
+class Refused(Exception):
+    """The restaurant cannot take it; `field` is what would have to be different."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(reason)
+        self.field = field
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Restaurant:
+    id: int
+    name: str
+    timezone: ZoneInfo
+    accepts_reservations: bool
+    max_party_size: int
+    opening_hours: Hours | None
+    """None means always open; a day that is not there means closed."""
+    closures: Mapping[date, str | None]
+
+    def check(self, field: str, slot_time: datetime, now: datetime, horizon: timedelta) -> datetime:
+        """The moment that `slot_time` means, if the restaurant takes reservations for it."""
+        if not self.accepts_reservations:
+            raise Refused("restaurantId", f"{self.name} takes no reservations at the moment.")
+        moment = self.moment(field, slot_time)
+        if moment <= now:
+            raise Refused(field, "The time has passed.")
+        if moment > now + horizon:
+            raise Refused(field, f"Reservations are taken up to {horizon.days} days ahead.")
+        self._check_open(field, moment.astimezone(self.timezone))
+        return moment
+
+    def check_party(self, party_size: int) -> None:
+        if party_size > self.max_party_size:
+            raise Refused("partySize", f"{self.name} seats parties of up to {self.max_party_size}.")
+
+    def moment(self, field: str, written: datetime) -> datetime:
+        """A time without an offset is the restaurant's; of a repeated hour in autumn, the first is meant."""
+        if written.tzinfo is not None:
+            return written.astimezone(UTC)
+        local = written.replace(tzinfo=self.timezone)
+        moment = local.astimezone(UTC)
+        if moment.astimezone(self.timezone).replace(tzinfo=None) != written:
+            raise Refused(field, f"That time does not exist in {self.timezone}: the clocks are put forward.")
+        return moment
+
+    def _check_open(self, field: str, local: datetime) -> None:
+        # A sitting that began the evening before may reach into the morning, and belongs to the day it began.
+        for day in (local.date(), local.date() - timedelta(days=1)):
+            if self._serves(day, local):
+                if day in self.closures:
+                    reason = self.closures[day]
+                    raise Refused(field, f"{self.name} is closed on {day}" + (f" ({reason})." if reason else "."))
+                return
+        raise Refused(field, f"{self.name} is closed then. On {local:%A} it is open {self._hours_of(local.date())}.")
+
+    def _serves(self, day: date, local: datetime) -> bool:
+        if self.opening_hours is None:
+            return day == local.date()
+        wall = local.replace(tzinfo=None)
+        for opens, closes in self.opening_hours.get(DAYS[day.weekday()], ()):
+            begin = datetime.combine(day, time.fromisoformat(opens))
+            end = datetime.combine(day, time.fromisoformat(closes))
+            if begin <= wall < (end if end > begin else end + timedelta(days=1)):
+                return True
+        return False
+
+    def _hours_of(self, day: date) -> str:
+        sittings = (self.opening_hours or {}).get(DAYS[day.weekday()], ())
+        return " and ".join(f"{opens} to {closes}" for opens, closes in sittings) or "not at all"

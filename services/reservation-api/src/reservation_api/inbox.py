@@ -1,0 +1,136 @@
+"""The inbox: what a person was told, the newest first, and what of it they have read.
+
+What staff share is read for all when one has read it, in one transaction, so that nobody's count is ever wrong.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from asyncpg import Record
+
+from reservation_api import store
+from reservation_api.paging import Page, decode, encode
+from reservation_api.people import Person, find_person
+from reservation_api.problem import not_found
+from reservation_api.telling import notification_event
+from reservation_api.transaction import in_transaction
+from reservation_api.wire import LARGEST_ID
+from tablebell.events import EventType, NotificationData, Wire
+from tablebell.inbox import NotificationView, Resolution, actions_of
+from tablebell.outbox import Level
+from tablebell.postgres import Connection, Pool
+from tablebell.tokens import Identity
+from tablebell.wakeups import Announcer
+
+
+class UnreadCount(Wire):
+    unread: int
+
+
+class ReadAll(Wire):
+    read: int
+    """How many were unread before."""
+
+
+def view(row: store.Row) -> NotificationView:
+    """From a row of the view `inbox`."""
+    resolution = None
+    if row["action_type"] is not None:
+        resolution = Resolution(
+            action=row["action_type"],
+            actor_id=row["actor_id"],
+            actor_name=row["actor_name"] or "",
+            at=row["acted_at"],
+        )
+    return NotificationView(
+        id=row["id"],
+        event_notification_id=row["event_notification_id"],
+        event_type=row["event_type"],
+        reservation_id=row["reservation_id"],
+        title=row["title"],
+        body=row["body"],
+        properties=row["properties"],
+        shared=row["shared_read"],
+        actions=actions_of(row["event_type"], row["audience"], resolved=resolution is not None),
+        is_read=row["is_read"],
+        read_by_user_id=row["read_by_user_id"],
+        resolution=resolution,
+        created_at=row["created_at"],
+    )
+
+
+class Inbox:
+    def __init__(self, pool: Pool, announcer: Announcer) -> None:
+        self._pool = pool
+        self._announcer = announcer
+
+    async def page(self, identity: Identity, *, unread: bool, cursor: str | None, limit: int) -> Page[NotificationView]:
+        (before,) = decode(cursor, 1) if cursor else (LARGEST_ID,)
+        find = store.list_unread_notifications if unread else store.list_notifications
+        rows = await find(self._pool, identity.user_type, identity.user_id, before, limit + 1)
+        page = [view(row) for row in rows[:limit]]
+        return Page(items=page, next_cursor=encode(page[-1].id) if len(rows) > limit else None)
+
+    async def count_unread(self, identity: Identity) -> int:
+        return await store.count_unread_notifications(self._pool, identity.user_type, identity.user_id)
+
+    async def read(self, identity: Identity, notification_id: int) -> NotificationView:
+        async def work(connection: Connection) -> NotificationView:
+            person = await find_person(connection, identity)
+            unread = await store.lock_unread_notifications(connection, *person.key, notification_id)
+            await _mark(connection, person, unread)
+            row = await store.find_notification(connection, *person.key, notification_id)
+            if row is None:
+                raise not_found("notification")
+            return view(row)
+
+        answer = await in_transaction(self._pool, work)
+        self._announcer.announce(Level.EVENT)
+        return answer
+
+    async def read_all(self, identity: Identity) -> ReadAll:
+        async def work(connection: Connection) -> int:
+            person = await find_person(connection, identity)
+            unread = await store.lock_unread_notifications(connection, *person.key, None)
+            await _mark(connection, person, unread, everything=True)
+            return len(unread)
+
+        count = await in_transaction(self._pool, work)
+        self._announcer.announce(Level.EVENT)
+        return ReadAll(read=count)
+
+
+async def _mark(connection: Connection, person: Person, unread: Sequence[Record], *, everything: bool = False) -> None:
+    """Mark rows read that are locked, and tell the screens that show them."""
+    if not unread:
+        return
+    at = datetime.now(UTC)
+    shared = [row["event_notification_id"] for row in unread if row["shared_read"]]
+    own = [row["id"] for row in unread if not row["shared_read"]]
+    if shared:
+        await store.mark_shared_read(connection, shared, person.user_id, at)
+    if own:
+        await store.mark_read(connection, *person.key, own)
+    told = [row for row in unread if row["shared_read"]] if everything else unread
+    events = [_read_event(person, at, row) for row in told]
+    if everything:
+        # The reader's own screens are told once; the others only of what they share.
+        data = NotificationData(
+            audience=person.audience, actor=person.actor, up_to_id=max(row["id"] for row in unread), at=at
+        )
+        events.append(notification_event(EventType.NOTIFICATION_READ, person.user_id, data))
+    await store.append_events(connection, events)
+
+
+def _read_event(person: Person, at: datetime, row: store.Row) -> dict[str, Any]:
+    data = NotificationData(
+        audience=person.audience,
+        actor=person.actor,
+        event_notification_id=row["event_notification_id"],
+        # What is shared has another id for each who shares it.
+        notification_ids=None if row["shared_read"] else [row["id"]],
+        shared=row["shared_read"],
+        at=at,
+    )
+    return notification_event(EventType.NOTIFICATION_READ, row["event_notification_id"], data)

@@ -1,0 +1,50 @@
+"""Pages: a list goes on from a cursor, which only we read, so that what is added meanwhile moves nothing."""
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Annotated, Generic, TypeVar
+
+from fastapi import Query
+from pydantic import Field
+
+from reservation_api.problem import Problem
+from reservation_api.wire import LARGEST_ID
+from tablebell.events import Wire
+
+LARGEST_PAGE = 100
+
+Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="How many at most.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=100, pattern="^[A-Za-z0-9_-]+$", description="`nextCursor` of the page before."),
+]
+
+T = TypeVar("T")
+
+
+class Page(Wire, Generic[T]):
+    items: list[T]
+    next_cursor: str | None = Field(None, description="Send it as `cursor` for the next page; null on the last.")
+
+
+def encode(*position: int) -> str:
+    return base64.urlsafe_b64encode(".".join(map(str, position)).encode()).decode().rstrip("=")
+
+
+def decode(cursor: str, size: int) -> Sequence[int]:
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except (binascii.Error, UnicodeDecodeError):
+        text = ""
+    if not re.fullmatch(r"-?\d{1,19}(\.-?\d{1,19})*", text, re.ASCII):
+        raise _bad()
+    position = [int(part) for part in text.split(".")]
+    if len(position) != size or any(abs(part) > LARGEST_ID for part in position):
+        raise _bad()
+    return position
+
+
+def _bad() -> Problem:
+    return Problem.of_field("cursor", "This cursor is not one of ours.")

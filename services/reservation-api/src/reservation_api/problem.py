@@ -1,0 +1,197 @@
+"""Errors as RFC 9457 tells them: one kind of body for whatever went wrong, made here and nowhere else."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tablebell.correlation import current
+from tablebell.events import Wire
+from tablebell.outage import OUTAGES, describe
+
+log = structlog.get_logger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Kind(Enum):
+    """Its name, with dashes, is the problem's type."""
+
+    MALFORMED = (400, "The request is malformed.")
+    NO_VALID_TOKEN = (401, "A valid bearer token is needed.")
+    NOT_FOR_THIS_USER = (403, "This kind of user may not do that.")
+    NOT_FOUND = (404, "There is no such thing, or it is not yours.")
+    METHOD_NOT_ALLOWED = (405, "That method is not known here.")
+    ALREADY_HANDLED = (409, "Somebody else acted first.")
+    NOT_POSSIBLE_NOW = (409, "That is not possible in the present state.")
+    DOUBLE_BOOKING = (409, "The customer has another reservation at that time.")
+    STILL_RUNNING = (409, "The first request with this key is still running.")
+    TOO_LARGE = (413, "The body is too large.")
+    NOT_JSON = (415, "The body has to be JSON.")
+    INVALID = (422, "Something in the request is not valid.")
+    KEY_REUSED = (422, "This key was used for another request.")
+    TOO_MANY_REQUESTS = (429, "Too many requests.")
+    INTERNAL = (500, "Something went wrong on our side.")
+    UNAVAILABLE = (503, "Something that is needed is away. Try again.")
+
+    @property
+    def status(self) -> int:
+        return self.value[0]
+
+    @property
+    def title(self) -> str:
+        return self.value[1]
+
+    @property
+    def type(self) -> str:
+        return f"urn:tablebell:problem:{self.name.lower().replace('_', '-')}"
+
+
+class FieldError(Wire):
+    field: str
+    message: str
+
+
+class Handled(Wire):
+    """Who acted, how and when."""
+
+    action: str
+    actor_type: str
+    actor_id: int
+    actor_name: str
+    at: datetime
+
+
+class ProblemBody(Wire):
+    type: str
+    title: str
+    status: int
+    detail: str
+    correlation_id: str
+    errors: list[FieldError] | None = None
+    handled_by: Handled | None = None
+
+
+class Problem(Exception):
+    """Raise it anywhere in a request: it is the answer."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str = "",
+        *,
+        errors: Sequence[FieldError] = (),
+        handled_by: Handled | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail or kind.title)
+        self.kind = kind
+        self.errors = list(errors)
+        self.handled_by = handled_by
+        self.headers = headers
+
+    @classmethod
+    def of_field(cls, field: str, message: str) -> "Problem":
+        return cls(Kind.INVALID, message, errors=[FieldError(field=field, message=message)])
+
+    def response(self) -> Response:
+        body = ProblemBody(
+            type=self.kind.type,
+            title=self.kind.title,
+            status=self.kind.status,
+            detail=str(self),
+            correlation_id=current().correlation_id,
+            errors=self.errors or None,
+            handled_by=self.handled_by,
+        )
+        content = body.model_dump_json(by_alias=True, exclude_none=True)
+        return Response(content, self.kind.status, self.headers, MEDIA_TYPE)
+
+
+def not_found(what: str) -> Problem:
+    return Problem(Kind.NOT_FOUND, f"There is no such {what}, or it is not yours.")
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route: these, and those which every route may give."""
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {
+            "description": HTTPStatus(status).phrase,
+            "content": {MEDIA_TYPE: {"schema": schema, "example": example(status)}},
+        }
+        for status in sorted({*statuses, 401, 403, 422, 429, 503})
+    }
+
+
+def example(status: int) -> dict[str, Any]:
+    kind = next(kind for kind in Kind if kind.status == status)
+    shown: dict[str, Any] = {
+        "type": kind.type,
+        "title": kind.title,
+        "status": status,
+        "detail": kind.title,
+        "correlationId": "6f1c2a0e9b7d4e53",
+    }
+    if kind is Kind.INVALID:
+        shown["errors"] = [{"field": "partySize", "message": "Input should be greater than or equal to 1"}]
+    if kind is Kind.ALREADY_HANDLED:
+        shown["handledBy"] = {
+            "action": "CONFIRMED",
+            "actorType": "RESTAURANT_USER",
+            "actorId": 51,
+            "actorName": "Marco Riva",
+            "at": "2027-11-01T18:03:21.512345Z",
+        }
+    return shown
+
+
+def answer_with_problems(app: FastAPI) -> None:
+    """Let nothing out that is not a problem: not the framework's errors, and no exception's text."""
+
+    async def ours(_: Request, problem: Exception) -> Response:
+        assert isinstance(problem, Problem)  # noqa: S101 - registered for this class
+        return problem.response()
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for this class
+        return _from_validation(error).response()
+
+    async def framework(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class
+        by_status = {404: Kind.NOT_FOUND, 405: Kind.METHOD_NOT_ALLOWED}
+        return Problem(by_status.get(error.status_code, Kind.MALFORMED), headers=error.headers).response()
+
+    async def away(_: Request, outage: Exception) -> Response:
+        log.warning("request_interrupted", error=describe(outage))
+        return Problem(Kind.UNAVAILABLE, headers={"Retry-After": "1"}).response()
+
+    app.add_exception_handler(Problem, ours)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, framework)
+    for outage in OUTAGES:
+        app.add_exception_handler(outage, away)
+
+
+def _from_validation(error: RequestValidationError) -> Problem:
+    complaints = error.errors()
+    if any(complaint["type"] == "json_invalid" for complaint in complaints):
+        return Problem(Kind.MALFORMED, "The body is not JSON.")
+    errors = [
+        FieldError(field=_field(complaint["loc"]), message=complaint["msg"].removeprefix("Value error, "))
+        for complaint in complaints[:20]
+    ]
+    return Problem(Kind.INVALID, "; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)
+
+
+def _field(location: Sequence[int | str]) -> str:
+    """("body", "quietHours", "from") → quietHours.from"""
+    return ".".join(str(part)[:100] for part in location[1:]) or str(location[0])

@@ -1,0 +1,121 @@
+"""A reservation as clients see it, and the lists of them."""
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from pydantic import ConfigDict
+
+from reservation_api import store
+from reservation_api.domain.reservation import Status
+from reservation_api.paging import Page, decode, encode
+from reservation_api.problem import not_found
+from reservation_api.wire import LARGEST_ID
+from tablebell.events import Wire
+from tablebell.postgres import Pool
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+# The year 2286, in microseconds: far enough for any reservation, near enough for any arithmetic.
+FARTHEST = 10**16
+
+
+class ReservationView(Wire):
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": 1204,
+                "customerId": 5,
+                "customerName": "Anna Bianchi",
+                "restaurantId": 10,
+                "restaurantName": "Trattoria del Porto",
+                "agencyId": 7,
+                "partySize": 4,
+                "slotTime": "2027-11-14T20:00:00+01:00",
+                "proposedTime": None,
+                "timezone": "Europe/Rome",
+                "status": "NOT_ACCEPTED",
+                "note": None,
+                "version": 1,
+                "createdAt": "2027-11-01T18:03:20.104211Z",
+                "updatedAt": "2027-11-01T18:03:20.104211Z",
+            }
+        }
+    )
+
+    id: int
+    customer_id: int
+    customer_name: str
+    restaurant_id: int
+    restaurant_name: str
+    agency_id: int | None
+    party_size: int
+    slot_time: datetime
+    """In the restaurant's time, with its offset."""
+    proposed_time: datetime | None
+    timezone: str
+    status: Status
+    note: str | None
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+def view(row: store.Row) -> ReservationView:
+    """From the columns of `reservation`, with customer_name, restaurant_name and timezone."""
+    zone = ZoneInfo(row["timezone"])
+    proposed = row["proposed_time"]
+    # The values are the database's own: checking them again would only cost time.
+    return ReservationView.model_construct(
+        id=row["id"],
+        customer_id=row["customer_id"],
+        customer_name=row["customer_name"],
+        restaurant_id=row["restaurant_id"],
+        restaurant_name=row["restaurant_name"],
+        agency_id=row["agency_id"],
+        party_size=row["party_size"],
+        slot_time=row["slot_time"].astimezone(zone),
+        proposed_time=proposed.astimezone(zone) if proposed else None,
+        timezone=row["timezone"],
+        status=Status(row["status"]),
+        note=row["note"],
+        version=row["version"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )
+
+
+class Reservations:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def find(self, customer_id: int, reservation_id: int) -> ReservationView:
+        row = await store.find_reservation_of_customer(self._pool, reservation_id, customer_id)
+        if row is None:
+            raise not_found("reservation")
+        return view(row)
+
+    async def of_customer(
+        self, customer_id: int, status: Status | None, cursor: str | None, limit: int
+    ) -> Page[ReservationView]:
+        (before,) = decode(cursor, 1) if cursor else (LARGEST_ID,)
+        rows = await store.list_reservations_of_customer(self._pool, customer_id, status, before, limit + 1)
+        page = [view(row) for row in rows[:limit]]
+        return Page(items=page, next_cursor=encode(page[-1].id) if len(rows) > limit else None)
+
+    async def of_staff(
+        self, staff_id: int, status: Status | None, day: date | None, cursor: str | None, limit: int
+    ) -> Page[ReservationView]:
+        after = (EPOCH, 0)
+        if cursor:
+            micros, last_id = decode(cursor, 2)
+            after = (EPOCH + max(0, min(micros, FARTHEST)) * MICROSECOND, last_id)
+        rows = await store.list_reservations_of_staff(
+            self._pool, staff_id, status=status, day=day, after=after, limit=limit + 1
+        )
+        page = [view(row) for row in rows[:limit]]
+        more = len(rows) > limit
+        return Page(items=page, next_cursor=encode(_micros(page[-1].slot_time), page[-1].id) if more else None)
+
+
+def _micros(moment: datetime) -> int:
+    return (moment - EPOCH) // MICROSECOND

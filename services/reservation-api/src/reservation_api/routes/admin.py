@@ -1,0 +1,57 @@
+"""What operators look at, and what they do about it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import AfterValidator
+
+from reservation_api.auth import Auth
+from reservation_api.outbox_admin import DeadRow, Intervention, OutboxAdmin, OutboxCounts, Selection
+from reservation_api.paging import Cursor, Limit, Page
+from reservation_api.problem import problems
+from reservation_api.trace import Trace, Tracing
+from reservation_api.wire import PathId, printable
+from tablebell.outbox import Level
+from tablebell.people import UserType
+from tablebell.tokens import Identity
+
+ErrorPart = Annotated[
+    str | None,
+    Query(alias="errorContains", min_length=1, max_length=500),
+    AfterValidator(lambda text: printable(text) if text else text),
+]
+
+
+def admin_routes(auth: Auth, outbox: OutboxAdmin, tracing: Tracing) -> APIRouter:
+    router = APIRouter(prefix="/admin", tags=["Operators"])
+    admin = Annotated[Identity, Depends(auth.only(UserType.ADMIN_USER))]
+
+    @router.get("/outbox", summary="What waits, at which level and for how long", responses=problems())
+    async def counts(_: admin) -> OutboxCounts:
+        return await outbox.counts()
+
+    @router.get("/outbox/dead", summary="List what could not be delivered", responses=problems())
+    async def dead(
+        _: admin,
+        level: Level | None = None,
+        error_contains: ErrorPart = None,
+        cursor: Cursor = None,
+        limit: Limit = 20,
+    ) -> Page[DeadRow]:
+        return await outbox.dead(level, error_contains, cursor, limit)
+
+    @router.post("/outbox/requeue", summary="Try the dead again", responses=problems(400, 409, 413, 415))
+    async def requeue(who: admin, body: Selection) -> Intervention:
+        """With all their attempts. Try `dryRun` first: it says which rows it would be."""
+        return await outbox.intervene(who, "requeue", body)
+
+    @router.post("/outbox/discard", summary="Let the dead go", responses=problems(400, 413, 415))
+    async def discard(who: admin, body: Selection) -> Intervention:
+        return await outbox.intervene(who, "discard", body)
+
+    @router.get("/reservation/{reservation_id}/trace", summary="The story of a reservation", responses=problems(404))
+    async def trace(_: admin, reservation_id: PathId) -> Trace:
+        """Every event, who was notified of it, every channel and every attempt, with times."""
+        return await tracing.trace(reservation_id)
+
+    return router

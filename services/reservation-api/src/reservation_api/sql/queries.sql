@@ -1,0 +1,332 @@
+-- What reservation-api asks of the database.
+
+-- name: find_restaurant
+-- $1 restaurant
+SELECT r.id, r.name, r.timezone, r.accepts_reservations, r.max_party_size, r.opening_hours,
+       coalesce((SELECT jsonb_object_agg(c.day, c.reason)
+                   FROM restaurant_closure AS c
+                  WHERE c.restaurant_id = r.id AND c.day >= current_date - 1), '{}') AS closures
+  FROM restaurant AS r
+ WHERE r.id = $1
+
+-- name: find_person
+-- $1 user type · $2 user id
+SELECT name, restaurant_id
+  FROM person
+ WHERE user_type = $1 AND user_id = $2
+
+-- name: ask_reservation
+-- The reservation and its event in one statement: both are there or neither, for the price of one round trip. Returns
+-- nothing when the customer is not the asker's. $1 asker's type · $2 asker's id · $3 customer · $4 restaurant, $5 its name,
+-- $6 its timezone · $7 party size · $8 slot time · $9 note · $10 headers
+WITH asker AS (
+    SELECT c.id AS customer_id, c.name AS customer_name, c.agency_id, coalesce(a.name, c.name) AS actor_name
+      FROM customer AS c
+      LEFT JOIN agency_users AS a ON $1 = 'AGENCY_USER' AND a.id = $2 AND a.agency_id = c.agency_id
+     WHERE c.id = $3 AND (a.id IS NOT NULL OR ($1 = 'CUSTOMER' AND c.id = $2))
+), reserved AS (
+    INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, note)
+    SELECT customer_id, $4, agency_id, $7, $8, $9
+      FROM asker
+    RETURNING id, agency_id, status, version, created_at, updated_at
+), told AS (
+    INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, headers, available_at, created_at)
+    SELECT 'RESERVATION_REQUESTED', reserved.id, reserved.version,
+           jsonb_build_object(
+               'reservationId', reserved.id, 'customerId', customer_id, 'customerName', customer_name, 'restaurantId', $4::bigint,
+               'restaurantName', $5::text, 'agencyId', asker.agency_id, 'partySize', $7::integer, 'slotTime', $8::timestamptz,
+               'timezone', $6::text, 'status', reserved.status, 'note', $9::text,
+               'actor', jsonb_build_object('userType', $1::text, 'userId', $2::bigint, 'name', actor_name)),
+           $10, reserved.updated_at, reserved.updated_at
+      FROM reserved, asker
+)
+SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, reserved.version, reserved.created_at,
+       reserved.updated_at
+  FROM reserved, asker
+
+-- name: find_reservation_of_customer
+-- $1 reservation · $2 customer
+SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+  FROM reservation AS r
+  JOIN customer AS c ON c.id = r.customer_id
+  JOIN restaurant ON restaurant.id = r.restaurant_id
+ WHERE r.id = $1 AND r.customer_id = $2
+
+-- name: list_reservations_of_customer
+-- The newest first. $1 customer · $2 status or NULL · $3 before which id · $4 limit
+SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+  FROM reservation AS r
+  JOIN customer AS c ON c.id = r.customer_id
+  JOIN restaurant ON restaurant.id = r.restaurant_id
+ WHERE r.customer_id = $1
+   AND ($2::text IS NULL OR r.status = $2)
+   AND r.id < $3
+ ORDER BY r.id DESC
+ LIMIT $4
+
+-- name: list_reservations_of_staff
+-- In the order in which the guests come. A date is a day of the restaurant's own.
+-- $1 member of staff · $2 status or NULL · $3 date or NULL · $4, $5 after which slot time and id · $6 limit
+SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+  FROM restaurant_users AS staff
+  JOIN restaurant ON restaurant.id = staff.restaurant_id
+  JOIN reservation AS r ON r.restaurant_id = staff.restaurant_id
+  JOIN customer AS c ON c.id = r.customer_id
+ WHERE staff.id = $1
+   AND ($2::text IS NULL OR r.status = $2)
+   AND ($3::date IS NULL
+        OR (r.slot_time >= $3::date::timestamp AT TIME ZONE restaurant.timezone
+            AND r.slot_time < ($3::date + 1)::timestamp AT TIME ZONE restaurant.timezone))
+   AND (r.slot_time, r.id) > ($4, $5)
+ ORDER BY r.slot_time, r.id
+ LIMIT $6
+
+-- name: lock_reservation
+-- Whoever acts on a reservation waits here for whoever acts now. $1 reservation
+SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+  FROM reservation AS r
+  JOIN customer AS c ON c.id = r.customer_id
+  JOIN restaurant ON restaurant.id = r.restaurant_id
+ WHERE r.id = $1
+   FOR UPDATE OF r
+
+-- name: change_reservation
+-- Under the lock. The time goes on even if the clock went back: the events of a reservation carry it.
+-- $1 reservation · $2 status · $3 version · $4 party size · $5 slot time · $6 proposed time · $7 note
+UPDATE reservation
+   SET status = $2, version = $3, party_size = $4, slot_time = $5, proposed_time = $6, note = $7,
+       updated_at = greatest(clock_timestamp(), updated_at + interval '1 microsecond')
+ WHERE id = $1
+RETURNING updated_at
+
+-- name: append_events
+-- $1 the rows, as a JSON array of objects
+INSERT INTO event_outbox (event_type, aggregate_type, aggregate_id, aggregate_version, schedule_key, payload, headers,
+                          available_at, created_at)
+SELECT event_type, coalesce(aggregate_type, 'reservation'), aggregate_id, aggregate_version, schedule_key, payload, headers,
+       coalesce(available_at, created_at), created_at
+  FROM jsonb_to_recordset($1) AS given (
+           event_type text, aggregate_type text, aggregate_id bigint, aggregate_version integer, schedule_key text,
+           payload jsonb, headers jsonb, available_at timestamptz, created_at timestamptz)
+
+-- name: withdraw_planned_events
+-- What the relay holds at this moment may still go out: its lease is not ours to break. $1 reservation · $2 why
+UPDATE event_outbox
+   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2
+ WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL AND status IN ('PENDING', 'FAILED')
+
+-- name: find_notification
+-- $1 user type · $2 user id · $3 notification
+SELECT *
+  FROM inbox
+ WHERE user_type = $1 AND user_id = $2 AND id = $3
+
+-- name: lock_shared_notifications
+-- What staff share about a version of a reservation, and which of it the actor was told by: the expander waits, or has
+-- already written what is withdrawn next. $1 reservation · $2 version · $3 user type · $4 user id
+SELECT en.id, n.id AS notification_id
+  FROM event_notification AS en
+  LEFT JOIN notification AS n ON n.event_notification_id = en.id AND n.user_type = $3 AND n.user_id = $4
+ WHERE en.reservation_id = $1 AND en.aggregate_version = $2 AND en.audience = 'RESTAURANT' AND en.shared_read
+ ORDER BY en.id
+   FOR UPDATE OF en
+
+-- name: find_first_action
+-- $1 reservation · $2 the version that was acted on
+SELECT a.action_type, a.actor_type, a.actor_id, person.name AS actor_name, a.created_at
+  FROM notification_action AS a
+  LEFT JOIN person ON person.user_type = a.actor_type AND person.user_id = a.actor_id
+ WHERE a.reservation_id = $1 AND a.reservation_version = $2 AND a.first_to_act
+
+-- name: find_resulting_action
+-- $1 reservation · $2 the version that the act made
+SELECT a.action_type, a.actor_type, a.actor_id, person.name AS actor_name, a.created_at
+  FROM notification_action AS a
+  LEFT JOIN person ON person.user_type = a.actor_type AND person.user_id = a.actor_id
+ WHERE a.reservation_id = $1 AND a.resulting_version = $2
+
+-- name: append_action
+-- Under the reservation's lock. $1 event notification or NULL · $2 notification or NULL · $3 reservation, $4 the version acted
+-- on, $5 the version made or NULL · $6 actor's type · $7 actor's id · $8 action · $9 whether it counts as a decision
+INSERT INTO notification_action (event_notification_id, notification_id, reservation_id, reservation_version,
+                                 resulting_version, actor_type, actor_id, action_type, first_to_act)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
+        $9 AND NOT EXISTS (SELECT FROM notification_action
+                            WHERE reservation_id = $3 AND reservation_version = $4 AND first_to_act))
+RETURNING created_at
+
+-- name: withdraw_channel_sends
+-- $1 event notifications · $2 why
+UPDATE notification_channel_send
+   SET is_sent = false, outcome = 'WITHDRAWN', last_error = $2, lease_token = NULL, lease_until = NULL, updated_at = now()
+ WHERE id = ANY (ARRAY(
+           SELECT s.id
+             FROM notification AS n
+             JOIN notification_channel_send AS s ON s.notification_id = n.id
+            WHERE n.event_notification_id = ANY ($1::bigint[]) AND n.user_type = 'RESTAURANT_USER' AND s.is_sent IS NULL
+            ORDER BY s.id
+              FOR UPDATE OF s))
+
+-- name: list_notifications
+-- The newest first. $1 user type · $2 user id · $3 before which id · $4 limit
+SELECT *
+  FROM inbox
+ WHERE user_type = $1 AND user_id = $2 AND id < $3
+ ORDER BY id DESC
+ LIMIT $4
+
+-- name: list_unread_notifications
+-- $1 user type · $2 user id · $3 before which id · $4 limit
+SELECT *
+  FROM inbox
+ WHERE user_type = $1 AND user_id = $2 AND id < $3 AND NOT is_read
+ ORDER BY id DESC
+ LIMIT $4
+
+-- name: count_unread_notifications
+-- $1 user type · $2 user id
+SELECT count(*)
+  FROM notification
+ WHERE user_type = $1 AND user_id = $2 AND NOT is_read
+
+-- name: lock_unread_notifications
+-- What is about to be read: one, or all. In one order, so that two who read what they share do not block each other.
+-- $1 user type · $2 user id · $3 notification or NULL
+SELECT n.id, en.id AS event_notification_id, en.shared_read
+  FROM notification AS n
+  JOIN event_notification AS en ON en.id = n.event_notification_id
+ WHERE n.user_type = $1 AND n.user_id = $2 AND NOT n.is_read AND ($3::bigint IS NULL OR n.id = $3)
+   AND NOT (en.shared_read AND en.is_read)  -- looked at again when the lock comes: another may have read it meanwhile
+ ORDER BY en.id
+   FOR UPDATE OF en
+
+-- name: mark_shared_read
+-- What one has read, all who share it have. $1 event notifications · $2 reader · $3 when
+WITH shared AS (
+    UPDATE event_notification
+       SET is_read = true, read_by_user_id = $2, read_at = $3
+     WHERE id = ANY ($1::bigint[]) AND NOT is_read
+)
+UPDATE notification
+   SET is_read = true
+ WHERE event_notification_id = ANY ($1::bigint[]) AND user_type = 'RESTAURANT_USER' AND NOT is_read
+
+-- name: mark_read
+-- $1 user type · $2 user id · $3 notifications
+UPDATE notification
+   SET is_read = true
+ WHERE user_type = $1 AND user_id = $2 AND id = ANY ($3::bigint[]) AND NOT is_read
+
+-- name: find_preferences
+-- $1 user type · $2 user id
+SELECT channels, event_types, quiet_from, quiet_until
+  FROM notification_preference
+ WHERE user_type = $1 AND user_id = $2
+
+-- name: save_preferences
+-- $1 user type · $2 user id · $3 channels · $4 event types · $5 quiet from · $6 quiet until
+INSERT INTO notification_preference (user_type, user_id, channels, event_types, quiet_from, quiet_until)
+SELECT user_type, user_id, $3, $4, $5, $6
+  FROM person
+ WHERE user_type = $1 AND user_id = $2
+ON CONFLICT (user_type, user_id) DO UPDATE
+   SET channels = excluded.channels, event_types = excluded.event_types, quiet_from = excluded.quiet_from,
+       quiet_until = excluded.quiet_until, updated_at = now()
+RETURNING user_id
+
+-- name: claim_key
+-- Waits for a request with the same key that is still running; returns nothing when the key has been answered.
+-- $1 user type · $2 user id · $3 key · $4 hash of the request · $5 how long an answer is kept
+INSERT INTO idempotency_key AS k (user_type, user_id, key, request_hash)
+VALUES ($1, $2, $3, $4)
+ON CONFLICT (user_type, user_id, key) DO UPDATE
+   SET request_hash = excluded.request_hash, status_code = NULL, response = NULL, created_at = now()
+ WHERE k.created_at < now() - $5::interval
+RETURNING true
+
+-- name: find_key
+-- $1 user type · $2 user id · $3 key
+SELECT request_hash, response
+  FROM idempotency_key
+ WHERE user_type = $1 AND user_id = $2 AND key = $3
+
+-- name: save_response
+-- $1 user type · $2 user id · $3 key · $4 status code · $5 response
+UPDATE idempotency_key
+   SET status_code = $4, response = $5
+ WHERE user_type = $1 AND user_id = $2 AND key = $3
+
+-- name: purge_keys
+-- $1 how long an answer is kept · $2 limit
+DELETE FROM idempotency_key
+ WHERE (user_type, user_id, key) IN (
+           SELECT user_type, user_id, key
+             FROM idempotency_key
+            WHERE created_at < now() - $1::interval
+            ORDER BY created_at
+            LIMIT $2
+              FOR UPDATE SKIP LOCKED)
+RETURNING true
+
+-- name: append_intervention
+-- $1 level · $2 act · $3 rows · $4 filter · $5 admin
+INSERT INTO outbox_intervention (level, act, row_ids, filter, actor_id)
+VALUES ($1, $2, $3, $4, $5)
+
+-- name: trace_reservation
+-- $1 reservation
+SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+  FROM reservation AS r
+  JOIN customer AS c ON c.id = r.customer_id
+  JOIN restaurant ON restaurant.id = r.restaurant_id
+ WHERE r.id = $1
+
+-- name: trace_events
+-- Open and done rows have an index each. $1 reservation
+SELECT e.id, e.event_id, e.event_type, e.aggregate_version, e.schedule_key, e.status, e.retry_count, e.last_error,
+       e.available_at, e.created_at, e.published_at, e.discarded_at, e.headers,
+       coalesce((SELECT jsonb_object_agg(p.listener, p.processed_at)
+                   FROM processed_event AS p
+                  WHERE p.event_id = e.event_id), '{}') AS processed
+  FROM (SELECT *
+          FROM event_outbox
+         WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND status IN ('PENDING', 'PROCESSING', 'FAILED')
+        UNION ALL
+        SELECT *
+          FROM event_outbox
+         WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND status IN ('PUBLISHED', 'DEAD', 'DISCARDED')) AS e
+ ORDER BY e.aggregate_version, e.created_at, e.id
+
+-- name: trace_notifications
+-- $1 reservation
+SELECT n.id, en.event_id, en.id AS event_notification_id, en.event_type, en.audience, n.user_type, n.user_id,
+       person.name AS user_name, n.title, n.is_read, en.shared_read, en.read_by_user_id, en.read_at, n.created_at,
+       o.status, o.retry_count, o.last_error, o.created_at AS queued_at, o.published_at
+  FROM event_notification AS en
+  JOIN notification AS n ON n.event_notification_id = en.id
+  LEFT JOIN person ON person.user_type = n.user_type AND person.user_id = n.user_id
+  LEFT JOIN notification_outbox AS o ON o.notification_id = n.id AND o.notification_type = en.audience
+ WHERE en.reservation_id = $1
+ ORDER BY en.aggregate_version, n.id
+
+-- name: trace_channel_sends
+-- $1 notifications
+SELECT s.id, s.notification_id, s.channel_type, s.recipient, s.is_sent, s.outcome, s.attempt_count, s.last_error,
+       s.next_attempt_at, s.not_after, s.provider_message_id, s.created_at, s.sent_at,
+       coalesce((SELECT jsonb_agg(jsonb_build_object(
+                            'attempt', a.attempt, 'startedAt', a.started_at, 'finishedAt', a.finished_at, 'outcome', a.outcome,
+                            'detail', a.detail, 'providerMessageId', a.provider_message_id) ORDER BY a.id)
+                   FROM channel_send_attempt AS a
+                  WHERE a.channel_send_id = s.id), '[]') AS attempts
+  FROM notification_channel_send AS s
+ WHERE s.notification_id = ANY ($1::bigint[])
+ ORDER BY s.notification_id, s.id
+
+-- name: trace_actions
+-- $1 reservation
+SELECT a.id, a.event_notification_id, a.notification_id, a.reservation_version, a.resulting_version, a.action_type,
+       a.first_to_act, a.actor_type, a.actor_id, person.name AS actor_name, a.created_at
+  FROM notification_action AS a
+  LEFT JOIN person ON person.user_type = a.actor_type AND person.user_id = a.actor_id
+ WHERE a.reservation_id = $1
+ ORDER BY a.id

@@ -1,0 +1,236 @@
+"""What reservation-api asks of the database: one function per block of `sql/queries.sql`. None of them commits."""
+
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+from asyncpg import Record
+
+from reservation_api.domain.reservation import Action, Reservation
+from tablebell.people import UserType
+from tablebell.postgres import Connection, Pool
+from tablebell.sqlfile import load_queries
+
+SQL = dict(load_queries("reservation_api", "sql", "queries.sql"))
+
+# What a row is read from: a record, or a record with something changed.
+Row = Record | Mapping[str, Any]
+# A single statement needs no transaction of its own: a pool will do.
+Session = Connection | Pool
+
+
+async def find_restaurant(session: Session, restaurant_id: int) -> Record | None:
+    return await session.fetchrow(SQL["find_restaurant"], restaurant_id)
+
+
+async def find_person(session: Session, user_type: UserType, user_id: int) -> Record | None:
+    return await session.fetchrow(SQL["find_person"], user_type, user_id)
+
+
+async def ask_reservation(
+    session: Session,
+    *,
+    asker: tuple[UserType, int],
+    customer_id: int,
+    restaurant: tuple[int, str, str],
+    party_size: int,
+    slot_time: datetime,
+    note: str | None,
+    headers: Mapping[str, str],
+) -> Record | None:
+    return await session.fetchrow(
+        SQL["ask_reservation"], *asker, customer_id, *restaurant, party_size, slot_time, note, headers
+    )
+
+
+async def find_reservation_of_customer(session: Session, reservation_id: int, customer_id: int) -> Record | None:
+    return await session.fetchrow(SQL["find_reservation_of_customer"], reservation_id, customer_id)
+
+
+async def list_reservations_of_customer(
+    session: Session, customer_id: int, status: str | None, before_id: int, limit: int
+) -> list[Record]:
+    return await session.fetch(SQL["list_reservations_of_customer"], customer_id, status, before_id, limit)
+
+
+async def list_reservations_of_staff(
+    session: Session, staff_id: int, *, status: str | None, day: date | None, after: tuple[datetime, int], limit: int
+) -> list[Record]:
+    return await session.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, *after, limit)
+
+
+async def lock_reservation(connection: Connection, reservation_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["lock_reservation"], reservation_id)
+
+
+async def change_reservation(connection: Connection, reservation_id: int, to: Reservation) -> datetime:
+    """When it changed."""
+    changed: datetime = await connection.fetchval(
+        SQL["change_reservation"],
+        reservation_id,
+        to.status,
+        to.version,
+        to.party_size,
+        to.slot_time,
+        to.proposed_time,
+        to.note,
+    )
+    return changed
+
+
+async def append_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    await connection.execute(SQL["append_events"], list(rows))
+
+
+async def withdraw_planned_events(connection: Connection, reservation_id: int, reason: str) -> None:
+    await connection.execute(SQL["withdraw_planned_events"], reservation_id, reason)
+
+
+async def find_notification(session: Session, user_type: UserType, user_id: int, notification_id: int) -> Record | None:
+    return await session.fetchrow(SQL["find_notification"], user_type, user_id, notification_id)
+
+
+async def lock_shared_notifications(
+    connection: Connection, reservation_id: int, version: int, user_type: UserType, user_id: int
+) -> list[Record]:
+    return await connection.fetch(SQL["lock_shared_notifications"], reservation_id, version, user_type, user_id)
+
+
+async def find_first_action(connection: Connection, reservation_id: int, version: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_first_action"], reservation_id, version)
+
+
+async def find_resulting_action(connection: Connection, reservation_id: int, version: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_resulting_action"], reservation_id, version)
+
+
+async def append_action(
+    connection: Connection,
+    *,
+    event_notification_id: int | None,
+    notification_id: int | None,
+    reservation_id: int,
+    version: int,
+    resulting_version: int | None,
+    actor: tuple[UserType, int],
+    action: Action,
+    decides: bool,
+) -> datetime:
+    """When it was done."""
+    done: datetime = await connection.fetchval(
+        SQL["append_action"],
+        event_notification_id,
+        notification_id,
+        reservation_id,
+        version,
+        resulting_version,
+        *actor,
+        action,
+        decides,
+    )
+    return done
+
+
+async def withdraw_channel_sends(connection: Connection, event_notification_ids: Sequence[int], reason: str) -> None:
+    await connection.execute(SQL["withdraw_channel_sends"], event_notification_ids, reason)
+
+
+async def list_notifications(
+    session: Session, user_type: UserType, user_id: int, before_id: int, limit: int
+) -> list[Record]:
+    return await session.fetch(SQL["list_notifications"], user_type, user_id, before_id, limit)
+
+
+async def list_unread_notifications(
+    session: Session, user_type: UserType, user_id: int, before_id: int, limit: int
+) -> list[Record]:
+    return await session.fetch(SQL["list_unread_notifications"], user_type, user_id, before_id, limit)
+
+
+async def count_unread_notifications(session: Session, user_type: UserType, user_id: int) -> int:
+    count: int = await session.fetchval(SQL["count_unread_notifications"], user_type, user_id)
+    return count
+
+
+async def lock_unread_notifications(
+    connection: Connection, user_type: UserType, user_id: int, notification_id: int | None
+) -> list[Record]:
+    return await connection.fetch(SQL["lock_unread_notifications"], user_type, user_id, notification_id)
+
+
+async def mark_shared_read(
+    connection: Connection, event_notification_ids: Sequence[int], reader_id: int, at: datetime
+) -> None:
+    await connection.execute(SQL["mark_shared_read"], event_notification_ids, reader_id, at)
+
+
+async def mark_read(connection: Connection, user_type: UserType, user_id: int, notification_ids: Sequence[int]) -> None:
+    await connection.execute(SQL["mark_read"], user_type, user_id, notification_ids)
+
+
+async def find_preferences(session: Session, user_type: UserType, user_id: int) -> Record | None:
+    return await session.fetchrow(SQL["find_preferences"], user_type, user_id)
+
+
+async def save_preferences(
+    session: Session,
+    user_type: UserType,
+    user_id: int,
+    *,
+    channels: Mapping[str, bool],
+    event_types: Mapping[str, Mapping[str, bool]],
+    quiet_from: time | None,
+    quiet_until: time | None,
+) -> bool:
+    """False when there is no such person."""
+    saved = await session.fetchval(
+        SQL["save_preferences"], user_type, user_id, channels, event_types, quiet_from, quiet_until
+    )
+    return saved is not None
+
+
+async def claim_key(
+    connection: Connection, owner: tuple[UserType, int], key: str, request_hash: bytes, keep: timedelta
+) -> bool:
+    """Whether the key is ours to answer."""
+    return await connection.fetchval(SQL["claim_key"], *owner, key, request_hash, keep) is not None
+
+
+async def find_key(connection: Connection, owner: tuple[UserType, int], key: str) -> Record | None:
+    return await connection.fetchrow(SQL["find_key"], *owner, key)
+
+
+async def save_response(
+    connection: Connection, owner: tuple[UserType, int], key: str, status_code: int, response: Mapping[str, Any]
+) -> None:
+    await connection.execute(SQL["save_response"], *owner, key, status_code, response)
+
+
+async def purge_keys(session: Session, keep: timedelta, limit: int) -> int:
+    return len(await session.fetch(SQL["purge_keys"], keep, limit))
+
+
+async def append_intervention(
+    connection: Connection, *, level: str, act: str, row_ids: Sequence[int], chosen: Mapping[str, Any], admin_id: int
+) -> None:
+    await connection.execute(SQL["append_intervention"], level, act, row_ids, chosen, admin_id)
+
+
+async def trace_reservation(session: Session, reservation_id: int) -> Record | None:
+    return await session.fetchrow(SQL["trace_reservation"], reservation_id)
+
+
+async def trace_events(session: Session, reservation_id: int) -> list[Record]:
+    return await session.fetch(SQL["trace_events"], reservation_id)
+
+
+async def trace_notifications(session: Session, reservation_id: int) -> list[Record]:
+    return await session.fetch(SQL["trace_notifications"], reservation_id)
+
+
+async def trace_channel_sends(session: Session, notification_ids: Sequence[int]) -> list[Record]:
+    return await session.fetch(SQL["trace_channel_sends"], notification_ids)
+
+
+async def trace_actions(session: Session, reservation_id: int) -> list[Record]:
+    return await session.fetch(SQL["trace_actions"], reservation_id)

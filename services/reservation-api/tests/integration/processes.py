@@ -1,0 +1,49 @@
+"""The service as separate processes, as replicas are: what they share is the database alone."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tablebell.testing import Database
+
+from .conftest import AUDIENCE, SECRET, answering, free_port
+
+
+@dataclass(frozen=True)
+class Replica:
+    url: str
+    process: asyncio.subprocess.Process
+
+
+@asynccontextmanager
+async def replicas(database: Database, count: int) -> AsyncIterator[list[Replica]]:
+    started: list[Replica] = []
+    try:
+        for _ in range(count):
+            started.append(await _start(database))  # noqa: PERF401 - what has started must be ended, whatever fails next
+        await asyncio.gather(*(answering(replica.url) for replica in started))
+        yield started
+    finally:
+        for replica in started:
+            if replica.process.returncode is None:
+                replica.process.kill()
+            await replica.process.wait()
+
+
+async def _start(database: Database) -> Replica:
+    port = free_port()
+    environment = {
+        **os.environ,
+        "DATABASE_URL": database.url_of("reservation_api").get_secret_value(),
+        "JWT_SECRET": SECRET,
+        "JWT_AUDIENCE": AUDIENCE,
+        "HOST": "127.0.0.1",
+        "PORT": str(port),
+        "LOG_LEVEL": "ERROR",
+        "RATE_LIMIT_BURST": "10000",
+    }
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "reservation_api", env=environment)
+    return Replica(f"http://127.0.0.1:{port}", process)

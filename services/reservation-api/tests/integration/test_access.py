@@ -1,0 +1,179 @@
+"""Every route by every user type, with an own and a foreign object: nobody reads or acts on what is not theirs."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import httpx
+import pytest
+from starlette.routing import BaseRoute, Mount
+
+from reservation_api.app import build_app
+from reservation_api.idempotency import Idempotency
+from tablebell.health import Health
+from tablebell.lifecycle import Stop
+from tablebell.postgres import Pool
+from tablebell.testing import Database
+from tablebell.wakeups import Announcer
+
+from .conftest import Person, settings_for, slot, told
+
+PEOPLE = {"CUSTOMER": 5, "RESTAURANT_USER": 50, "ADMIN_USER": 1, "AGENCY_USER": 70}
+STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER": 71}
+
+CUSTOMER, STAFF, ADMIN = {"CUSTOMER"}, {"RESTAURANT_USER"}, {"ADMIN_USER"}
+ASKERS, ANYONE = {"CUSTOMER", "AGENCY_USER"}, set(PEOPLE)
+
+SELECTION = {"level": "event_outbox", "ids": [1]}
+# Who ever may, what is sent, and whether the route is about one object, which may be somebody else's.
+MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
+    ("POST", "/customer/reservation/ask"): (ASKERS, {"restaurantId": 10, "partySize": 2}, True),
+    ("GET", "/customer/reservation"): (CUSTOMER, None, False),
+    ("GET", "/customer/reservation/{reservation_id}"): (CUSTOMER, None, True),
+    ("PATCH", "/customer/reservation/{reservation_id}"): (CUSTOMER, {"partySize": 3}, True),
+    ("POST", "/customer/reservation/{reservation_id}/cancel"): (CUSTOMER, None, True),
+    ("GET", "/restaurant/reservation"): (STAFF, None, False),
+    ("POST", "/restaurant/reservation/{reservation_id}/accept"): (STAFF, None, True),
+    ("POST", "/restaurant/reservation/{reservation_id}/reject"): (STAFF, None, True),
+    ("POST", "/restaurant/reservation/{reservation_id}/postpone"): (STAFF, {"proposedTime": slot(hour=21)}, True),
+    ("GET", "/notifications"): (ANYONE, None, False),
+    ("GET", "/notifications/unread-count"): (ANYONE, None, False),
+    ("POST", "/notifications/read-all"): (ANYONE, None, False),
+    ("POST", "/notifications/{notification_id}/read"): (ANYONE, None, True),
+    ("POST", "/notifications/{notification_id}/actions"): (ANYONE, {"actionType": "DISMISSED"}, True),
+    ("GET", "/me/preferences"): (ANYONE, None, False),
+    ("PUT", "/me/preferences"): (ANYONE, {"channels": {"SMS": False}}, False),
+    ("GET", "/admin/outbox"): (ADMIN, None, False),
+    ("GET", "/admin/outbox/dead"): (ADMIN, None, False),
+    ("POST", "/admin/outbox/requeue"): (ADMIN, SELECTION, False),
+    ("POST", "/admin/outbox/discard"): (ADMIN, SELECTION, False),
+    ("GET", "/admin/reservation/{reservation_id}/trace"): (ADMIN, None, False),
+}
+OPEN_TO_ALL = {
+    "/health/live",
+    "/health/ready",
+    "/metrics",
+    "/docs",
+    "/docs/oauth2-redirect",
+    "/openapi.json",
+    "/static-offline-docs",
+}
+
+
+class World:
+    """Things that belong to somebody, made anew for each try: what was acted on cannot be acted on again."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._hours = count(1)
+
+    async def reservation(self, *, own: bool) -> int:
+        customer, restaurant = (5, 10) if own else (6, 11)
+        at = datetime.now(UTC) + timedelta(days=60, hours=next(self._hours))
+        reservation: int = await self._pool.fetchval(
+            """
+            WITH made AS (
+                INSERT INTO reservation (customer_id, restaurant_id, party_size, slot_time)
+                VALUES ($1, $2, 2, $3)
+                RETURNING id
+            )
+            INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload)
+            SELECT 'RESERVATION_REQUESTED', id, 1, '{}' FROM made
+            RETURNING aggregate_id
+            """,
+            customer,
+            restaurant,
+            at,
+        )
+        return reservation
+
+    async def notification(self, user_type: str, *, own: bool) -> int:
+        audience = user_type.removesuffix("_USER")
+        owner = (PEOPLE if own else STRANGERS)[user_type]
+        (made,) = await told(
+            self._pool, await self.reservation(own=own), audience=audience, people=(user_type, [owner])
+        )
+        return made
+
+    async def request(
+        self, path: str, body: dict[str, Any] | None, user_type: str, *, own: bool
+    ) -> tuple[str, dict[str, Any] | None]:
+        if path.endswith("/ask"):
+            at = datetime.now(UTC).date() + timedelta(days=200 + next(self._hours))
+            return path, {**(body or {}), "customerId": 5 if own else 1234, "slotTime": f"{at}T20:00:00"}
+        if "{reservation_id}" in path:
+            return path.replace("{reservation_id}", str(await self.reservation(own=own))), body
+        if "{notification_id}" in path:
+            return path.replace("{notification_id}", str(await self.notification(user_type, own=own))), body
+        return path, body
+
+
+@pytest.mark.timeout(60)
+async def test_every_route_is_closed_to_whom_it_should_be(person: Person, pool: Pool) -> None:
+    await pool.execute("INSERT INTO customer (id, name) VALUES (1234, 'Of no agency')")
+    await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another'); ")
+    await pool.execute("INSERT INTO agency_users (id, agency_id, name) VALUES (71, 8, 'Stranger')")
+    world, wrong = World(pool), []
+    for (method, template), (allowed, sent, has_owner) in MATRIX.items():
+        for user_type, user_id in PEOPLE.items():
+            for own in (True, False) if has_owner else (True,):
+                path, body = await world.request(template, sent, user_type, own=own)
+                answer = await person(user_type, user_id).request(method, path, json=body)
+                expected = 403 if user_type not in allowed else 200 if own else 404
+                if answer.status_code != expected:
+                    wrong.append((method, template, user_type, own, expected, answer.status_code, answer.text))
+    assert wrong == []
+
+
+async def test_without_a_token_every_route_is_401_and_says_how_to_get_in(api: str) -> None:
+    async with httpx.AsyncClient(base_url=api) as nobody:
+        for (method, template), (_, body, _) in MATRIX.items():
+            path = template.replace("{reservation_id}", "1").replace("{notification_id}", "1")
+            answer = await nobody.request(method, path, json=body)
+            assert answer.status_code == 401, (method, template)
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+            assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_foreign_thing_and_a_missing_one_look_the_same(person: Person, pool: Pool) -> None:
+    foreign = await World(pool).reservation(own=False)
+    answers = [await person("CUSTOMER", 5).get(f"/customer/reservation/{number}") for number in (foreign, 4711)]
+    shown = [{**answer.json(), "correlationId": ""} for answer in answers]
+    assert shown[0] == shown[1]
+
+
+async def test_lists_hold_what_is_ones_own(person: Person, pool: Pool) -> None:
+    world = World(pool)
+    mine, theirs = await world.reservation(own=True), await world.reservation(own=False)
+    own = await world.notification("RESTAURANT_USER", own=True)
+    await world.notification("RESTAURANT_USER", own=False)
+
+    async def ids(user_type: str, user_id: int, path: str) -> list[int]:
+        items = (await person(user_type, user_id).get(path)).json()["items"]
+        return [item["id"] for item in items]
+
+    assert mine in await ids("CUSTOMER", 5, "/customer/reservation")
+    assert theirs not in await ids("CUSTOMER", 5, "/customer/reservation")
+    assert mine in await ids("RESTAURANT_USER", 50, "/restaurant/reservation")
+    assert theirs not in await ids("RESTAURANT_USER", 50, "/restaurant/reservation")
+    assert await ids("RESTAURANT_USER", 50, "/notifications") == [own]
+    assert await ids("RESTAURANT_USER", 999, "/restaurant/reservation") == []
+
+
+async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Pool) -> None:
+    health = Health(Stop())
+    app = build_app(settings_for(database), pool, Announcer(pool), Idempotency(pool), health)
+    described = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
+    assert described == set(MATRIX)
+    assert {path for path in paths(app.routes) if path not in {known for _, known in MATRIX}} == OPEN_TO_ALL
+
+
+def paths(routes: list[BaseRoute]) -> Iterator[str]:
+    """Of all routes, also those that the documentation leaves out."""
+    for route in routes:
+        inner = getattr(getattr(route, "original_router", None), "routes", None)
+        if inner is not None and not isinstance(route, Mount):
+            yield from paths(inner)
+        else:
+            yield route.path  # type: ignore[attr-defined]

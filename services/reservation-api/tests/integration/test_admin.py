@@ -1,0 +1,195 @@
+"""The operators' view: counts, the dead, what is done about them, and the story of a reservation."""
+
+from functools import partial
+
+import httpx
+import pytest
+
+from tablebell.outbox import Level
+from tablebell.postgres import Pool, connect
+from tablebell.testing import Database, eventually
+
+from .conftest import Person, ask, told
+
+
+@pytest.fixture
+def admin(person: Person) -> httpx.AsyncClient:
+    return person("ADMIN_USER", 1)
+
+
+async def bury(pool: Pool, reservation: int) -> dict[str, list[int]]:
+    """Let everything of a reservation die, at all three levels; the dead by level."""
+    dead = {
+        Level.EVENT: "UPDATE event_outbox SET status = 'DEAD', retry_count = 5, last_error = 'nowhere' RETURNING id",
+        Level.NOTIFICATION: (
+            "UPDATE notification_outbox SET status = 'DEAD', retry_count = 5, last_error = 'no person' RETURNING id"
+        ),
+        Level.CHANNEL_SEND: (
+            "UPDATE notification_channel_send SET is_sent = false, outcome = 'EXHAUSTED', attempt_count = 5,"
+            " last_error = channel_type || ' timeout' RETURNING id"
+        ),
+    }
+    return {level: sorted(row["id"] for row in await pool.fetch(statement)) for level, statement in dead.items()}
+
+
+async def test_counts_say_what_waits_at_each_level_and_for_how_long(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
+    reservation = await ask(person("CUSTOMER", 5))
+    await told(pool, reservation["id"])
+    await pool.execute("UPDATE event_outbox SET created_at = now() - interval '90 seconds'")
+    await pool.execute(
+        "UPDATE notification_outbox SET status = 'PUBLISHED', published_at = now()"
+        " WHERE id = (SELECT min(id) FROM notification_outbox)"
+    )
+    counts = (await admin.get("/admin/outbox")).json()["counts"]
+    assert {(one["level"], one["status"]): one["rows"] for one in counts} == {
+        ("event_outbox", "PENDING"): 1,
+        ("notification_outbox", "PENDING"): 2,
+        ("notification_outbox", "PUBLISHED"): 1,
+        ("notification_channel_send", "PENDING"): 9,
+    }
+    assert 90 <= counts[0]["oldestSeconds"] < 150
+    assert next(one for one in counts if one["status"] == "PUBLISHED")["lastMinute"] == 1
+
+
+async def test_the_dead_of_all_levels_are_listed_page_by_page(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    await told(pool, reservation)
+    dead = await bury(pool, reservation)
+    seen: list[tuple[str, int]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = (await admin.get("/admin/outbox/dead", params={"limit": 2, **cursor})).json()
+        assert len(page["items"]) <= 2
+        seen += [(item["level"], item["id"]) for item in page["items"]]
+        if page["nextCursor"] is None:
+            break
+        cursor = {"cursor": page["nextCursor"]}
+    assert seen == [(level, number) for level, numbers in dead.items() for number in numbers]
+    texts = (await admin.get("/admin/outbox/dead", params={"errorContains": "SMS timeout"})).json()["items"]
+    assert {(item["subject"], item["attempts"]) for item in texts} == {("SMS", 5)}
+    one_level = (await admin.get("/admin/outbox/dead", params={"level": "event_outbox"})).json()["items"]
+    assert [item["lastError"] for item in one_level] == ["nowhere"]
+
+
+async def test_a_dry_run_names_the_rows_and_touches_nothing(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    await told(pool, reservation)
+    dead = await bury(pool, reservation)
+    for act in ("requeue", "discard"):
+        body = {"level": "notification_channel_send", "ids": dead[Level.CHANNEL_SEND], "dryRun": True}
+        answer = (await admin.post(f"/admin/outbox/{act}", json=body)).json()
+        assert (answer["ids"], answer["dryRun"], answer["more"]) == (dead[Level.CHANNEL_SEND], True, False)
+    assert await pool.fetchval("SELECT count(*) FROM notification_channel_send WHERE outcome = 'EXHAUSTED'") == 9
+    assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 0
+
+
+async def test_what_is_requeued_is_open_again_announced_and_recorded(
+    admin: httpx.AsyncClient, person: Person, database: Database, pool: Pool
+) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    await told(pool, reservation)
+    dead = await bury(pool, reservation)
+    heard: list[str] = []
+    connection = await connect(database.url, "test")
+    try:
+        for level in Level:
+            await connection.add_listener(level, lambda *told: heard.append(told[2]))
+        for level, selection in (
+            (Level.EVENT, {"ids": dead[Level.EVENT]}),
+            (Level.NOTIFICATION, {"ids": dead[Level.NOTIFICATION][:2], "errorContains": "person"}),
+            (Level.CHANNEL_SEND, {"errorContains": "SMS"}),
+        ):
+            answer = await admin.post("/admin/outbox/requeue", json={"level": level, **selection})
+            assert answer.status_code == 200, answer.text
+            await eventually(partial(heard.count, level))
+    finally:
+        await connection.close()
+    assert await pool.fetchval("SELECT count(*) FROM event_outbox WHERE status = 'PENDING' AND retry_count = 0") == 1
+    assert await pool.fetchval("SELECT count(*) FROM notification_outbox WHERE status = 'PENDING'") == 2
+    assert await pool.fetchval("SELECT count(*) FROM notification_channel_send WHERE is_sent IS NULL") == 3
+    rows = await pool.fetch(
+        "SELECT level, act, cardinality(row_ids), filter, actor_id FROM outbox_intervention ORDER BY id"
+    )
+    assert [tuple(row.values())[:3] for row in rows] == [
+        ("event_outbox", "requeue", 1),
+        ("notification_outbox", "requeue", 2),
+        ("notification_channel_send", "requeue", 3),
+    ]
+    assert {row["actor_id"] for row in rows} == {1}
+    assert rows[2]["filter"] == {"ids": None, "errorContains": "SMS"}
+
+
+async def test_what_is_discarded_stays_closed(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    await told(pool, reservation)
+    dead = await bury(pool, reservation)
+    body = {"level": "event_outbox", "ids": dead[Level.EVENT]}
+    assert (await admin.post("/admin/outbox/discard", json=body)).json()["ids"] == dead[Level.EVENT]
+    assert (await admin.post("/admin/outbox/requeue", json=body)).json()["ids"] == []
+    assert await pool.fetchval("SELECT status FROM event_outbox") == "DISCARDED"
+    assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 1, "what touched nothing is not recorded"
+
+
+async def test_a_dead_reminder_that_has_been_planned_anew_is_not_brought_back(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
+    anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
+    reservation = (await ask(anna))["id"]
+    await giulia.post(f"/restaurant/reservation/{reservation}/accept")
+    dead = await pool.fetchval(
+        "UPDATE event_outbox SET status = 'DEAD' WHERE schedule_key = 'reminder-2h' RETURNING id"
+    )
+    await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 5})
+    await giulia.post(f"/restaurant/reservation/{reservation}/accept")
+    answer = await admin.post("/admin/outbox/requeue", json={"level": "event_outbox", "ids": [dead]})
+    assert answer.status_code == 409
+    assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 0
+
+
+async def test_a_selection_says_which(admin: httpx.AsyncClient) -> None:
+    for wrong in (
+        {"level": "event_outbox"},
+        {"level": "event_outbox", "ids": []},
+        {"level": "event_outbox", "ids": list(range(1, 1002))},
+        {"level": "pg_user", "ids": [1]},
+        {"ids": [1]},
+        {"level": "event_outbox", "ids": [1], "dryRun": "false"},
+    ):
+        assert (await admin.post("/admin/outbox/requeue", json=wrong)).status_code == 422, wrong
+
+
+async def test_the_trace_tells_the_whole_story(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    ids = await told(pool, reservation)
+    await pool.execute(
+        "INSERT INTO processed_event (event_id, listener) SELECT event_id, 'RESTAURANT_LISTENER' FROM event_outbox"
+    )
+    await pool.execute(
+        "INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt, finished_at, outcome, detail)"
+        " SELECT s.id, s.channel_type, attempt, now(), 'RETRY', '503'"
+        " FROM notification_channel_send AS s, generate_series(1, 2) AS attempt WHERE s.channel_type = 'SMS'"
+    )
+    await person("RESTAURANT_USER", 51).post(f"/notifications/{ids[1]}/actions", json={"actionType": "CONFIRMED"})
+    trace = (await admin.get(f"/admin/reservation/{reservation}/trace")).json()
+    assert trace["reservation"]["status"] == "ACCEPTED"
+    assert [(event["eventType"], event["version"]) for event in trace["events"]] == [
+        ("RESERVATION_REQUESTED", 1),
+        ("RESERVATION_ACCEPTED", 2),
+        ("RESERVATION_REMINDER_DUE", 2),
+        ("RESERVATION_REMINDER_DUE", 2),
+        ("RESERVATION_VISIT_ENDED", 2),
+    ]
+    assert list(trace["events"][0]["processed"]) == ["RESTAURANT_LISTENER"]
+    assert [one["userName"] for one in trace["notifications"]] == ["Giulia Ferri", "Marco Riva", "Sofia Costa"]
+    sms = next(one for one in trace["notifications"][0]["channels"] if one["channel"] == "SMS")
+    assert (sms["outcome"], sms["lastError"]) == ("WITHDRAWN", "handled by Marco Riva (CONFIRMED)")
+    assert [(one["attempt"], one["detail"]) for one in sms["attempts"]] == [(1, "503"), (2, "503")]
+    (action,) = trace["actions"]
+    assert (action["actorName"], action["action"], action["firstToAct"]) == ("Marco Riva", "CONFIRMED", True)
+    assert (await admin.get("/admin/reservation/4711/trace")).status_code == 404

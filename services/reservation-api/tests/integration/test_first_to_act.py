@@ -1,0 +1,178 @@
+"""Of any number who act on what they share, by whichever door and through whichever replica, one is first."""
+
+import asyncio
+from collections import Counter
+from datetime import datetime
+
+import httpx
+import pytest
+
+from tablebell.events import NotificationData, ReservationData
+from tablebell.postgres import Pool
+from tablebell.testing import Database
+
+from .conftest import Person, ask, events, slot, token, told
+from .processes import replicas
+
+STAFF = list(range(200, 250))
+
+
+async def hire(pool: Pool) -> None:
+    await pool.execute(
+        "INSERT INTO restaurant_users (id, restaurant_id, name)"
+        " SELECT id, 10, 'Staff ' || id FROM unnest($1::int[]) AS id",
+        STAFF,
+    )
+
+
+@pytest.mark.timeout(60)
+async def test_of_fifty_staff_at_both_doors_of_four_replicas_one_wins(database: Database, pool: Pool) -> None:
+    await hire(pool)
+    async with replicas(database, 4) as apis, httpx.AsyncClient(timeout=30) as http:
+
+        def bearer(user_type: str, user_id: int) -> dict[str, str]:
+            return {"Authorization": f"Bearer {token(user_type, user_id)}"}
+
+        asked = await http.post(
+            f"{apis[0].url}/customer/reservation/ask",
+            json={"customerId": 5, "restaurantId": 10, "partySize": 4, "slotTime": slot()},
+            headers=bearer("CUSTOMER", 5),
+        )
+        reservation = asked.json()["id"]
+        notifications = await told(pool, reservation, people=("RESTAURANT_USER", STAFF))
+
+        async def act(number: int) -> httpx.Response:
+            url, staff = apis[number % 4].url, bearer("RESTAURANT_USER", STAFF[number])
+            if number % 2:
+                door = f"{url}/restaurant/reservation/{reservation}/{'accept' if number % 3 else 'reject'}"
+                return await http.post(door, headers=staff)
+            action = {"actionType": "CONFIRMED" if number % 3 else "REJECTED"}
+            return await http.post(f"{url}/notifications/{notifications[number]}/actions", json=action, headers=staff)
+
+        answers = await asyncio.gather(*(act(number) for number in range(len(STAFF))))
+
+    assert Counter(answer.status_code for answer in answers) == {200: 1, 409: 49}
+    (winner,) = [STAFF[number] for number, answer in enumerate(answers) if answer.status_code == 200]
+    _, decision = await events(pool, reservation)
+    data = ReservationData.model_validate(decision["payload"])
+    assert decision["event_type"] in {"RESERVATION_ACCEPTED", "RESERVATION_REJECTED"}
+    assert decision["aggregate_version"] == 2
+    assert data.actor is not None
+    assert data.actor.user_id == winner
+
+    (action,) = await pool.fetch("SELECT * FROM notification_action")
+    assert (action["actor_id"], action["first_to_act"], action["action_type"]) == (winner, True, data.action)
+    assert (action["reservation_version"], action["resulting_version"]) == (1, 2)
+    assert action["event_notification_id"] is not None
+    assert action["notification_id"] == notifications[STAFF.index(winner)]
+    for lost in (answer.json() for answer in answers if answer.status_code == 409):
+        assert lost["type"] == "urn:tablebell:problem:already-handled"
+        handled = lost["handledBy"]
+        assert (handled["actorId"], handled["actorName"]) == (winner, f"Staff {winner}")
+        assert (handled["action"], handled["actorType"]) == (data.action, "RESTAURANT_USER")
+        assert datetime.fromisoformat(handled["at"]) == action["created_at"]
+
+    sends = await pool.fetch("SELECT DISTINCT is_sent, outcome, last_error FROM notification_channel_send")
+    reason = f"handled by Staff {winner} ({data.action})"
+    assert [tuple(row.values()) for row in sends] == [(False, "WITHDRAWN", reason)]
+
+
+async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn(
+    anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
+) -> None:
+    reservation = await ask(anna)
+    await told(pool, reservation["id"])
+    await pool.execute(
+        "UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT', sent_at = now()"
+        " WHERE channel_type = 'SMS'"
+    )
+    await pool.execute(
+        "UPDATE notification_channel_send"
+        " SET lease_token = gen_random_uuid(), lease_until = now() + interval '1 minute' WHERE channel_type = 'PUSH'"
+    )
+    assert (await giulia.post(f"/restaurant/reservation/{reservation['id']}/accept")).status_code == 200
+    rows = await pool.fetch(
+        "SELECT DISTINCT channel_type, outcome, lease_token FROM notification_channel_send ORDER BY 1"
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        ("EMAIL", "WITHDRAWN", None),
+        ("PUSH", "WITHDRAWN", None),
+        ("SMS", "SENT", None),
+    ]
+
+
+async def test_a_decision_before_the_notification_exists_counts_for_it(person: Person, pool: Pool) -> None:
+    reservation = await ask(person("CUSTOMER", 5))
+    accepted = await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation['id']}/accept")
+    assert accepted.status_code == 200
+    ids = await told(pool, reservation["id"])
+    late = await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "REJECTED"})
+    assert late.status_code == 409
+    assert late.json()["handledBy"]["actorName"] == "Marco Riva"
+    (shown,) = (await person("RESTAURANT_USER", 50).get("/notifications")).json()["items"]
+    assert shown["actions"] == []
+    assert (shown["resolution"]["action"], shown["resolution"]["actorName"]) == ("CONFIRMED", "Marco Riva")
+
+
+async def test_a_customer_who_cancels_or_changes_first_has_acted(person: Person, pool: Pool) -> None:
+    anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
+    reservation = (await ask(anna))["id"]
+    old, *_ = await told(pool, reservation)
+    changed = await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 6})
+    assert (changed.status_code, changed.json()["version"]) == (200, 2)
+    late = await giulia.post(f"/notifications/{old}/actions", json={"actionType": "CONFIRMED"})
+    assert late.status_code == 409
+    assert late.json()["handledBy"]["actorName"] == "Anna Bianchi"
+
+    new, *_ = await told(pool, reservation, event_type="RESERVATION_CHANGED")
+    assert (await anna.post(f"/customer/reservation/{reservation}/cancel")).status_code == 200
+    for door, body in (
+        (f"/notifications/{new}/actions", {"actionType": "CONFIRMED"}),
+        (f"/restaurant/reservation/{reservation}/accept", None),
+    ):
+        late = await giulia.post(door, json=body)
+        assert late.status_code == 409
+        handled = late.json()["handledBy"]
+        assert (handled["actorType"], handled["actorName"]) == ("CUSTOMER", "Anna Bianchi")
+    assert await pool.fetchval("SELECT count(*) FROM notification_channel_send WHERE outcome = 'WITHDRAWN'") == 18
+
+
+async def test_dismissing_resolves_for_all_and_leaves_the_reservation_to_its_own_door(
+    person: Person, pool: Pool
+) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    mine, theirs, _ = await told(pool, reservation)
+    dismissed = await person("RESTAURANT_USER", 50).post(
+        f"/notifications/{mine}/actions", json={"actionType": "DISMISSED"}
+    )
+    assert dismissed.status_code == 200
+    assert dismissed.json()["resolution"]["actorName"] == "Giulia Ferri"
+    late = await person("RESTAURANT_USER", 51).post(
+        f"/notifications/{theirs}/actions", json={"actionType": "CONFIRMED"}
+    )
+    assert late.status_code == 409
+    assert late.json()["handledBy"]["action"] == "DISMISSED"
+    event = await pool.fetchrow("SELECT * FROM event_outbox WHERE event_type = 'NOTIFICATION_RESOLVED'")
+    assert event is not None
+    data = NotificationData.model_validate(event["payload"])
+    assert (data.audience, data.action, data.shared) == ("RESTAURANT", "DISMISSED", True)
+    assert event["aggregate_id"] == data.event_notification_id == dismissed.json()["eventNotificationId"]
+
+    decided = await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation}/accept")
+    assert (decided.status_code, decided.json()["status"]) == (200, "ACCEPTED")
+    rows = await pool.fetch("SELECT action_type, first_to_act FROM notification_action ORDER BY id")
+    assert [tuple(row.values()) for row in rows] == [("DISMISSED", True), ("CONFIRMED", False)]
+
+
+async def test_a_customers_own_dismissal_resolves_nothing_for_the_staff(person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    (own,) = await told(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
+    staff, *_ = await told(pool, reservation)
+    customer = person("CUSTOMER", 5)
+    assert (await customer.post(f"/notifications/{own}/actions", json={"actionType": "DISMISSED"})).status_code == 200
+    accept = await customer.post(f"/notifications/{own}/actions", json={"actionType": "CONFIRMED"})
+    assert accept.status_code == 409, "a customer does not accept their own reservation"
+    decided = await person("RESTAURANT_USER", 50).post(
+        f"/notifications/{staff}/actions", json={"actionType": "CONFIRMED"}
+    )
+    assert decided.status_code == 200

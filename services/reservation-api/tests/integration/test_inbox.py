@@ -1,0 +1,177 @@
+"""The inbox: the newest first, counts that are never wrong, and reading that the others see."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+
+from reservation_api import store
+from tablebell.events import NotificationData
+from tablebell.postgres import Pool
+
+from .conftest import Person, ask, told
+
+
+async def read_events(pool: Pool) -> list[NotificationData]:
+    rows = await pool.fetch("SELECT payload FROM event_outbox WHERE event_type = 'NOTIFICATION_READ' ORDER BY id")
+    return [NotificationData.model_validate(row["payload"]) for row in rows]
+
+
+async def unread(client: httpx.AsyncClient) -> int:
+    count: int = (await client.get("/notifications/unread-count")).json()["unread"]
+    return count
+
+
+async def test_the_newest_comes_first_and_pages_neither_repeat_nor_miss_what_comes_meanwhile(
+    person: Person, pool: Pool
+) -> None:
+    anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
+    reservation = (await ask(anna))["id"]
+    expected = []
+    for size in range(5, 12):
+        await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": size})
+        expected.append((await told(pool, reservation, event_type="RESERVATION_CHANGED"))[0])
+    seen: list[int] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = (await giulia.get("/notifications", params={"limit": "3", **cursor})).json()
+        seen += [item["id"] for item in page["items"]]
+        if not cursor:
+            await told(pool, reservation)
+        if page["nextCursor"] is None:
+            break
+        cursor = {"cursor": page["nextCursor"]}
+    assert seen == expected[::-1]
+
+
+async def test_an_item_is_whole(person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    mine, *_ = await told(pool, reservation)
+    (item,) = (await person("RESTAURANT_USER", 50).get("/notifications")).json()["items"]
+    assert (item["id"], item["reservationId"], item["eventType"]) == (mine, reservation, "RESERVATION_REQUESTED")
+    assert (item["shared"], item["isRead"], item["readByUserId"], item["resolution"]) == (True, False, None, None)
+    assert item["actions"] == ["CONFIRMED", "REJECTED", "POSTPONED", "DISMISSED"]
+    assert item["title"] == "Nuova prenotazione ricevuta"
+    assert item["properties"] == {"partySize": 4}
+
+
+async def test_one_persons_reading_of_what_is_shared_is_everyones(person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    mine, *_ = await told(pool, reservation)
+    giulia, marco = person("RESTAURANT_USER", 50), person("RESTAURANT_USER", 51)
+    assert (await unread(giulia), await unread(marco)) == (1, 1)
+    read = await giulia.post(f"/notifications/{mine}/read")
+    assert (read.json()["isRead"], read.json()["readByUserId"]) == (True, 50)
+    assert (await unread(giulia), await unread(marco)) == (0, 0)
+    (seen,) = (await marco.get("/notifications")).json()["items"]
+    assert (seen["isRead"], seen["readByUserId"]) == (True, 50)
+    (event,) = await read_events(pool)
+    assert (event.shared, event.audience, event.actor.user_id) == (True, "RESTAURANT", 50)
+    assert event.event_notification_id == read.json()["eventNotificationId"]
+
+    await marco.post(f"/notifications/{seen['id']}/read")
+    assert (await giulia.get("/notifications")).json()["items"][0]["readByUserId"] == 50, "the first reader stays"
+    assert len(await read_events(pool)) == 1, "what is read already is told once"
+
+
+async def test_reading_what_is_ones_own_is_nobody_elses(person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    mine, _ = await told(pool, reservation, audience="ADMIN", people=("ADMIN_USER", [1, 2]))
+    await person("ADMIN_USER", 1).post(f"/notifications/{mine}/read")
+    assert (await unread(person("ADMIN_USER", 1)), await unread(person("ADMIN_USER", 2))) == (0, 1)
+    (event,) = await read_events(pool)
+    assert (event.shared, event.notification_ids) == (False, [mine])
+
+
+async def test_read_all_reads_everything_and_tells_the_others_of_what_they_share(person: Person, pool: Pool) -> None:
+    anna, giulia, marco = person("CUSTOMER", 5), person("RESTAURANT_USER", 50), person("RESTAURANT_USER", 51)
+    reservation = (await ask(anna))["id"]
+    await told(pool, reservation)
+    await anna.post(f"/customer/reservation/{reservation}/cancel")
+    last, *_ = await told(pool, reservation, event_type="RESERVATION_CANCELLED")
+    assert (await giulia.get("/notifications", params={"unread": "true"})).json()["items"][0]["id"] == last
+    assert (await giulia.post("/notifications/read-all")).json() == {"read": 2}
+    assert (await giulia.get("/notifications", params={"unread": "true"})).json()["items"] == []
+    assert (await unread(giulia), await unread(marco)) == (0, 1)
+    shared, everything = await read_events(pool)
+    assert (shared.shared, everything.shared) == (True, False)
+    assert everything.up_to_id == last
+    assert (await giulia.post("/notifications/read-all")).json() == {"read": 0}
+    assert len(await read_events(pool)) == 2
+
+
+async def test_the_count_is_right_after_everyone_read_at_once(person: Person, pool: Pool) -> None:
+    anna, staff = person("CUSTOMER", 5), [person("RESTAURANT_USER", number) for number in (50, 51, 52)]
+    reservation = (await ask(anna))["id"]
+    rows = [await told(pool, reservation)]
+    for size in range(5, 10):
+        await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": size})
+        rows.append(await told(pool, reservation, event_type="RESERVATION_CHANGED"))
+    single = [client.post(f"/notifications/{ids[number]}/read") for ids in rows for number, client in enumerate(staff)]
+    answers = await asyncio.gather(*single, *(client.post("/notifications/read-all") for client in staff))
+    assert {answer.status_code for answer in answers} == {200}
+    assert [await unread(client) for client in staff] == [0, 0, 0]
+    told_once = [event.event_notification_id for event in await read_events(pool) if event.shared]
+    assert len(told_once) == len(set(told_once)) == 6
+
+
+async def test_a_page_of_a_vast_inbox_reads_a_page(pool: Pool) -> None:
+    """By its index and no more rows than it shows, with a history and a crowd around it."""
+    await pool.execute(
+        """
+        INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id,
+                                        aggregate_version, shared_read)
+        SELECT gen_random_uuid(), 'RESERVATION_REQUESTED', 'RESTAURANT', n, 10, 1, true
+          FROM generate_series(1, 60000) AS n
+        """
+    )
+    await pool.execute(
+        """
+        INSERT INTO notification (event_notification_id, user_id, user_type, title, body, is_read)
+        SELECT id, CASE WHEN id % 3 = 0 THEN 50 ELSE 1000 + id % 500 END, 'RESTAURANT_USER', 'title', 'body',
+               id % 100 <> 0
+          FROM event_notification
+        """
+    )
+    await pool.execute("VACUUM ANALYZE event_notification, notification_restaurant")
+    for query, rest, index, most in (
+        ("list_notifications", f", {2**63 - 1}, 21", "inbox", 25),
+        ("list_unread_notifications", f", {2**63 - 1}, 21", "unread", 25),
+        ("count_unread_notifications", "", "unread", 250),
+    ):
+        wanted = await partition_index(pool, index)
+        for user in (50, 1007):
+            nodes = await plan(pool, store.SQL[query], f"'RESTAURANT_USER', {user}{rest}")
+            ran = [node for node in nodes if node["Actual Loops"]]
+            assert "Seq Scan" not in {node["Node Type"] for node in ran}, (query, ran)
+            assert wanted in {node.get("Index Name") for node in ran}, (query, user, ran)
+            scans = [node for node in ran if "notification" in node.get("Relation Name", "")]
+            assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 2 * most, (query, scans)
+            assert sum(node.get("Rows Removed by Filter", 0) for node in scans) == 0, (query, scans)
+
+
+async def partition_index(pool: Pool, kind: str) -> str:
+    """The name that PostgreSQL gave to the staff's part of an index of `notification`."""
+    name: str = await pool.fetchval(
+        "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_index ON indexrelid = inhrelid"
+        " WHERE inhparent = $1::regclass AND indrelid = 'notification_restaurant'::regclass",
+        f"notification_{kind}",
+    )
+    return name
+
+
+async def plan(pool: Pool, query: str, arguments: str) -> list[dict[str, Any]]:
+    """Every node, as it really ran, of the plan that is made once for all arguments."""
+    async with pool.acquire() as connection:
+        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        await connection.execute("PREPARE asked AS " + query)
+        text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked ({arguments})")
+        await connection.execute("DEALLOCATE asked")
+    nodes: list[dict[str, Any]] = []
+    pending = [json.loads(text)[0]["Plan"]]
+    while pending:
+        node = pending.pop()
+        pending += node.get("Plans", [])
+        nodes.append(node)
+    return nodes

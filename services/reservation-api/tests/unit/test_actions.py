@@ -1,0 +1,26 @@
+"""What a notification offers its reader, and that the state machine knows every offer."""
+
+from itertools import product
+
+from reservation_api.domain.reservation import CUSTOMER_ACTS, STAFF_ACTS, Action
+from tablebell.events import EventType
+from tablebell.inbox import actions_of, is_shared
+from tablebell.people import Audience
+
+OFFERS = {
+    (EventType.RESERVATION_REQUESTED, Audience.RESTAURANT): {*STAFF_ACTS, Action.DISMISSED},
+    (EventType.RESERVATION_CHANGED, Audience.RESTAURANT): {*STAFF_ACTS, Action.DISMISSED},
+    (EventType.RESERVATION_POSTPONED, Audience.CUSTOMER): set(CUSTOMER_ACTS),
+}
+
+
+def test_only_what_is_shared_and_a_proposed_time_offer_anything_and_only_until_resolved() -> None:
+    for event_type, audience in product(EventType, Audience):
+        offered = actions_of(event_type, audience, resolved=False)
+        assert set(offered) == OFFERS.get((event_type, audience), set()), (event_type, audience)
+        assert actions_of(event_type, audience, resolved=True) == []
+
+
+def test_only_staff_share() -> None:
+    shared = {pair for pair in product(EventType, Audience) if is_shared(*pair)}
+    assert shared == {pair for pair in OFFERS if pair[1] is Audience.RESTAURANT}

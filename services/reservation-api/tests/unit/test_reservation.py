@@ -1,0 +1,66 @@
+"""The state machine, every act in every state by everyone."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+import pytest
+
+from reservation_api.domain.reservation import RULES, Act, Illegal, Reservation, Status, TooLate, perform
+from tablebell.people import UserType
+
+NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
+SLOT, PROPOSED = NOW + timedelta(days=1), NOW + timedelta(days=2)
+
+STAFF, CUSTOMER = UserType.RESTAURANT_USER, UserType.CUSTOMER
+LEGAL = {
+    (Act.ACCEPT, Status.NOT_ACCEPTED, STAFF): Status.ACCEPTED,
+    (Act.REJECT, Status.NOT_ACCEPTED, STAFF): Status.REJECTED,
+    (Act.POSTPONE, Status.NOT_ACCEPTED, STAFF): Status.POSTPONED,
+    (Act.CHANGE, Status.NOT_ACCEPTED, CUSTOMER): Status.NOT_ACCEPTED,
+    (Act.CHANGE, Status.ACCEPTED, CUSTOMER): Status.NOT_ACCEPTED,
+    (Act.CHANGE, Status.POSTPONED, CUSTOMER): Status.NOT_ACCEPTED,
+    (Act.CANCEL, Status.NOT_ACCEPTED, CUSTOMER): Status.CANCELLED,
+    (Act.CANCEL, Status.ACCEPTED, CUSTOMER): Status.CANCELLED,
+    (Act.CANCEL, Status.POSTPONED, CUSTOMER): Status.CANCELLED,
+    (Act.CONFIRM_PROPOSAL, Status.POSTPONED, CUSTOMER): Status.ACCEPTED,
+    (Act.DECLINE_PROPOSAL, Status.POSTPONED, CUSTOMER): Status.CANCELLED,
+}
+
+
+def reservation(status: Status, **changed: object) -> Reservation:
+    given = {"version": 3, "slot_time": SLOT, "party_size": 4, "note": None, "proposed_time": PROPOSED}
+    return Reservation(status=status, **(given | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("act", "status", "by"), list(product(Act, Status, UserType)))
+def test_an_act_is_legal_in_these_states_by_these_people_and_no_others(act: Act, status: Status, by: UserType) -> None:
+    expected = LEGAL.get((act, status, by))
+    if expected is None:
+        with pytest.raises(Illegal):
+            perform(act, reservation(status), by, NOW)
+    else:
+        after = perform(act, reservation(status), by, NOW)
+        assert (after.status, after.version) == (expected, 4)
+
+
+def test_a_confirmed_proposal_is_the_new_time() -> None:
+    after = perform(Act.CONFIRM_PROPOSAL, reservation(Status.POSTPONED), CUSTOMER, NOW)
+    assert (after.slot_time, after.proposed_time) == (PROPOSED, None)
+
+
+def test_a_proposal_leaves_the_time_as_it_was_asked_for() -> None:
+    after = perform(Act.POSTPONE, reservation(Status.NOT_ACCEPTED), STAFF, NOW)
+    assert (after.slot_time, after.proposed_time) == (SLOT, PROPOSED)
+
+
+def test_what_has_passed_cannot_be_accepted_but_can_be_rejected() -> None:
+    over = reservation(Status.NOT_ACCEPTED, slot_time=NOW)
+    with pytest.raises(TooLate):
+        perform(Act.ACCEPT, over, STAFF, NOW)
+    assert perform(Act.REJECT, over, STAFF, NOW).status is Status.REJECTED
+    with pytest.raises(TooLate):
+        perform(Act.CONFIRM_PROPOSAL, reservation(Status.POSTPONED, proposed_time=NOW), CUSTOMER, NOW)
+
+
+def test_every_act_has_a_rule_of_its_own_event() -> None:
+    assert set(RULES) == set(Act)
