@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from tablebell.events import Wire
+from tablebell.events import EventType, Wire
+from tablebell.people import Audience
 
 
 class Resolution(Wire):
@@ -31,3 +32,22 @@ class NotificationView(Wire):
     read_by_user_id: int | None = None
     resolution: Resolution | None = None
     created_at: datetime
+
+
+# Which of a reservation's events staff share: the first of them to act decides for all.
+SHARED_EVENTS = frozenset({EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED})
+
+
+def is_shared(event_type: str, audience: str) -> bool:
+    return audience == Audience.RESTAURANT and event_type in SHARED_EVENTS
+
+
+def actions_of(event_type: str, audience: str, *, resolved: bool) -> list[str]:
+    """What the reader may do about it now."""
+    if resolved:
+        return []
+    if is_shared(event_type, audience):
+        return ["CONFIRMED", "REJECTED", "POSTPONED", "DISMISSED"]
+    if audience == Audience.CUSTOMER and event_type == EventType.RESERVATION_POSTPONED:
+        return ["CONFIRMED", "REJECTED"]
+    return []
