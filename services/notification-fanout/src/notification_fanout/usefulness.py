@@ -10,8 +10,8 @@
 | visit ended | three days after the slot: thanks do not get better with age |
 
 What is told about now has an hour at least: a slow provider must not swallow what was asked for at the last minute.
-Reminders have not: a reminder that comes too late is worse than none. What the clock does (reminders, thanks) counts from
-the slot: it was planned long before it is told.
+Reminders have not: a reminder that comes too late is worse than none. What the clock does (reminders, thanks) counts
+from the slot: it was planned long before it is told.
 """
 
 from datetime import datetime, timedelta
