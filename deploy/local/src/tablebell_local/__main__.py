@@ -25,11 +25,13 @@ class Command:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._instance = Instance.named(options.instance, options.state)
+        default = "test" if options.command == "test" else "dev"
+        self._instance = Instance.named(options.instance or default, options.state)
 
     def up(self) -> None:
         started = time.monotonic()
-        choose(self._options.mode, self._instance).up(dict(self._options.scale), self._options.parts)
+        mode = choose(self._options.mode, self._instance)
+        mode.up(dict(self._options.scale), self._options.parts, dict(self._options.set))
         if not self._options.parts:
             self._say_where(time.monotonic() - started)
 
@@ -112,7 +114,7 @@ class Command:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m tablebell_local", description=__doc__)
-    top.add_argument("--instance", default="dev", help="which stack: its name below the state (default: dev)")
+    top.add_argument("--instance", help="which stack, by its name below the state (default: dev, for tests: test)")
     top.add_argument("--state", type=Path, default=STATE, help="where instances keep their state (default: .local)")
     top.add_argument(
         "--mode", default=os.environ.get("MODE", ""), help="docker or local (default: MODE, or what answers)"
@@ -123,6 +125,7 @@ def parser() -> argparse.ArgumentParser:
         up = commands.add_parser(name, help=purpose)
         up.add_argument("parts", nargs="*", metavar="part", help="just these parts and the servers (default: all)")
         up.add_argument("--scale", type=_scale, action="append", default=[], metavar="PART=N", help="replicas")
+        up.add_argument("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting")
 
     down = commands.add_parser("down", help="end everything")
     down.add_argument("--all", action="store_true", help="also what killed test runs left behind")
@@ -140,7 +143,7 @@ def parser() -> argparse.ArgumentParser:
     token = commands.add_parser("token", help="print a token for a person, for example restaurant_user:50")
     token.add_argument("person", metavar="AS")
 
-    test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ; use --instance test")
+    test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
 
     for name in ("postgres", "rabbitmq"):
@@ -155,7 +158,7 @@ def main() -> int:
     try:
         return getattr(Command(options), options.command)() or 0
     except Failure as failure:
-        for line in last_lines(failure.log, 20) if failure.log else []:
+        for line in last_lines(failure.log, 20, failure.begin) if failure.log else []:
             print(f"  | {line}", file=sys.stderr)
         log = f"\nThe whole log: {failure.log}" if failure.log else ""
         print(f"Error: {failure}{log}", file=sys.stderr)
@@ -164,7 +167,8 @@ def main() -> int:
         print(f"Error: {error}. Was it started by another user? Then end it as that user.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nInterrupted. What was started keeps running; `make down` ends it.", file=sys.stderr)
+        kept = " What was started keeps running; `make down` ends it." if options.command in {"up", "demo"} else ""
+        print(f"\nInterrupted.{kept}", file=sys.stderr)
         return 130
 
 
@@ -173,6 +177,13 @@ def _scale(text: str) -> tuple[str, int]:
     if not count.isdigit() or not 1 <= int(count) <= 50:
         raise argparse.ArgumentTypeError(f"“{text}” is not like event-relay=3")
     return name, int(count)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"“{text}” is not like MAX_ATTEMPTS=3")
+    return name, value
 
 
 if __name__ == "__main__":

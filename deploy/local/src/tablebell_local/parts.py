@@ -11,17 +11,6 @@ from typing import Protocol
 FCM_PROJECT = "tablebell-local"
 SMS_ACCOUNT = "AC00000000000000000000000000000000"
 
-# Handed on from the caller's environment to every service: `make up BATCH_SIZE=50`.
-TUNING = (
-    "LOG_LEVEL",
-    "BATCH_SIZE",
-    "MAX_ATTEMPTS",
-    "LEASE_SECONDS",
-    "RETENTION_DAYS",
-    "DRAIN_SECONDS",
-    "DATABASE_POOL_SIZE",
-)
-
 
 class Site(Protocol):
     """What settings are made from."""
@@ -91,7 +80,12 @@ def _channel_dispatcher(site: Site) -> dict[str, str]:
 def _ws_gateway(site: Site) -> dict[str, str]:
     pages = [site.port("reservation-api"), site.port("sandbox")]
     origins = [f"http://{host}:{port}" for port in pages for host in ("127.0.0.1", "localhost")]
-    return {"AMQP_URL": site.amqp_url, "WS_ALLOWED_ORIGINS": ",".join(origins), **_tokens(site)}
+    return {
+        "AMQP_URL": site.amqp_url,
+        "WS_ALLOWED_ORIGINS": ",".join(origins),
+        "PUBLIC_API_URL": f"http://127.0.0.1:{site.port('reservation-api')}",
+        **_tokens(site),
+    }
 
 
 SPECS = (

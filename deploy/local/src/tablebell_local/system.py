@@ -7,13 +7,14 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from tablebell_local import logfiles
 from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
 from tablebell_local.part import Part, bring_up
-from tablebell_local.parts import FCM_PROJECT, SPECS
+from tablebell_local.parts import FCM_PROJECT, SPECS, Spec
 from tablebell_local.processes import find, inherited_environment
-from tablebell_local.service import Service, find_replica, replica_name
+from tablebell_local.service import Service, find_replica
 from tablebell_local.stack import Stack, together
 
 STEP_LIMIT = 300
@@ -43,27 +44,33 @@ class System:
     def fcm_credentials(self) -> Path:
         return self.instance.path("fcm-service-account.json")
 
-    def services(self, scale: Mapping[str, int] | None = None) -> list[Service]:
-        """One of each, or as many as `scale` says."""
+    def services(
+        self, scale: Mapping[str, int] | None = None, overrides: Mapping[str, str] | None = None
+    ) -> list[Service]:
+        """One of each, or as many as `scale` says; with settings of the caller's choice above our own."""
         counts = {spec.name: 1 for spec in SPECS} | dict(scale or {})
-        return [self._service(replica_name(spec, n + 1)) for spec in SPECS for n in range(counts[spec.name])]
+        return [
+            self._service(spec, number + 1, overrides or {}) for spec in SPECS for number in range(counts[spec.name])
+        ]
 
     def present(self) -> list[Part]:
         """Every part that there should be, and the replicas that there are."""
         expected = self.services()
         names = {part.name for part in expected}
         running = {process.part for process in find(self.instance.directory)}
-        replicas = [self._service(name) for name in sorted(running - names) if find_replica(name)]
+        replicas = [self._service(*found, {}) for name in sorted(running - names) if (found := find_replica(name))]
         return [*self.stack.servers, *expected, *replicas]
 
-    async def up(self, board: Board, scale: Mapping[str, int], only: Collection[str] = ()) -> None:
-        services = self.services(scale)
-        unknown = set(only) - {service.name for service in services}
+    async def up(
+        self, board: Board, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]
+    ) -> None:
+        services = self.services(scale, overrides)
+        unknown = (set(only) | set(scale)) - {service.name for service in services}
         if unknown:
             raise Failure(f"there is no part {', '.join(sorted(unknown))}")
-        await self.stack.servers_up(board)
-        self.stack.settle_ports(services, board)
+        self.stack.prepare([*self.stack.servers, *services], board)
         self._write_fcm_credentials()
+        await self.stack.servers_up(board)
         await self._end_surplus({service.name for service in services}, board)
 
         async def after_schema() -> None:
@@ -78,8 +85,12 @@ class System:
         passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
         environment = {"DATABASE_URL": self.stack.postgres.url(), **passwords}
         board.set("schema", "migrating")
-        for step in ("upgrade", "demo-data"):
-            await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        try:
+            for step in ("upgrade", "demo-data"):
+                await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        except Failure as failure:
+            board.failed("schema", str(failure))
+            raise
         board.ready("schema")
 
     def _write_fcm_credentials(self) -> None:
@@ -93,6 +104,7 @@ class System:
 
     def _run(self, part: str, module: list[str], environment: Mapping[str, str]) -> None:
         log = self.instance.log(part)
+        begin = logfiles.begin(log)
         try:
             with log.open("ab") as output:
                 subprocess.run(
@@ -106,18 +118,14 @@ class System:
                     timeout=STEP_LIMIT,
                 )
         except subprocess.CalledProcessError as error:
-            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log) from None
+            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log, begin) from None
         except subprocess.TimeoutExpired:
-            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log) from None
+            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log, begin) from None
 
     async def _end_surplus(self, wanted: Collection[str], board: Board) -> None:
         servers = {part.name for part in self.stack.servers}
         running = {process.part for process in find(self.instance.directory)}
         await together(*(self.stack.end(name, board) for name in sorted(running - servers - set(wanted))))
 
-    def _service(self, name: str) -> Service:
-        found = find_replica(name)
-        if found is None:
-            raise Failure(f"there is no part {name}")
-        spec, number = found
-        return Service(spec, number, self.instance, self.stack.ports, self)
+    def _service(self, spec: Spec, number: int, overrides: Mapping[str, str]) -> Service:
+        return Service(spec, number, self.instance, self.stack.ports, site=self, overrides=overrides)
