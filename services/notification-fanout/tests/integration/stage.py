@@ -6,12 +6,14 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import asyncpg
 import orjson
 from aio_pika.abc import AbstractIncomingMessage
 from pamqp.commands import Basic
@@ -22,8 +24,8 @@ from notification_fanout.settings import Settings
 from tablebell.events import EventType, ReservationData, encode_event, routing_key
 from tablebell.frames import Addressed, decode_frames
 from tablebell.lifecycle import Stop
-from tablebell.postgres import Pool
-from tablebell.rabbit import Broker, Confirmed, Outgoing, Publisher
+from tablebell.postgres import Pool, prepare_connection
+from tablebell.rabbit import Broker, Confirmed, Delivery, Outgoing, Publisher
 from tablebell.testing import Database
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, LIVE_EXCHANGE, declare_events, declare_live
 
@@ -82,6 +84,12 @@ def requested(reservation_id: int, *, event_id: UUID | None = None, **changes: A
     return message(EventType.RESERVATION_REQUESTED, data(reservation_id, **changes), event_id=event_id)
 
 
+def delivered(outgoing: Outgoing) -> Delivery:
+    return Delivery(
+        1, outgoing.body, outgoing.routing_key, None, None, None, {}, redelivered=False, received=time.monotonic()
+    )
+
+
 class Stage:
     def __init__(self, database: Database, pool: Pool, broker: Broker, amqp_url: SecretStr) -> None:
         self.database = database
@@ -116,13 +124,13 @@ class Stage:
         return await self.count("processed_event") == 4 * events and await self.is_settled()
 
     def settings(self, **changes: Any) -> Settings:
-        return Settings(
-            database_url=self.database.url_of("notification_fanout"),
-            amqp_url=self.amqp_url,
-            host="127.0.0.1",
-            port=free_port(),
-            **changes,
-        )
+        given: dict[str, Any] = {
+            "database_url": self.database.url_of("notification_fanout"),
+            "amqp_url": self.amqp_url,
+            "host": "127.0.0.1",
+            "port": free_port(),
+        }
+        return Settings(**given | changes)
 
     @asynccontextmanager
     async def replica(self, **changes: Any) -> AsyncIterator[Stop]:
@@ -135,6 +143,19 @@ class Stage:
             stop.request()
             async with asyncio.timeout(10):
                 await running
+
+    @asynccontextmanager
+    async def observed_pool(self, statements: list[str]) -> AsyncIterator[Pool]:
+        """A pool that notes every statement it sends."""
+
+        async def observe(connection: Any) -> None:
+            await prepare_connection(connection)
+            connection.add_query_logger(lambda record: statements.append(record.query))
+
+        url = self.database.url_of("notification_fanout").get_secret_value()
+        async with asyncpg.create_pool(url, init=observe, min_size=1, max_size=1) as pool:
+            statements.clear()
+            yield pool
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[asyncio.subprocess.Process]:

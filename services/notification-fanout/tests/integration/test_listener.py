@@ -2,50 +2,25 @@
 
 import asyncio
 import random
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
-import asyncpg
 import pytest
 
 from notification_fanout.listener import Listener
 from notification_fanout.live import Live
 from tablebell.events import EventType
 from tablebell.people import Audience
-from tablebell.postgres import Pool, prepare_connection
-from tablebell.rabbit import Delivery, Done, Outgoing, Poison
+from tablebell.postgres import Pool
+from tablebell.rabbit import Done, Poison
 from tablebell.testing import eventually
 from tablebell.wakeups import Announcer, Wakeup
 
-from .stage import SLOT, Stage, data, message, raw, requested
-
-
-def delivered(outgoing: Outgoing) -> Delivery:
-    return Delivery(
-        1, outgoing.body, outgoing.routing_key, None, None, None, {}, redelivered=False, received=time.monotonic()
-    )
+from .stage import SLOT, Stage, data, delivered, message, raw, requested
 
 
 def listener(stage: Stage, pool: Pool, audience: Audience = Audience.RESTAURANT) -> Listener:
     return Listener(audience, pool, Live(stage.broker), Announcer(stage.pool), Wakeup())
-
-
-@asynccontextmanager
-async def observed_pool(stage: Stage, statements: list[str]) -> AsyncIterator[Pool]:
-    """A pool that notes every statement it sends."""
-
-    async def observe(connection: Any) -> None:
-        await prepare_connection(connection)
-        connection.add_query_logger(lambda record: statements.append(record.query))
-
-    url = stage.database.url_of("notification_fanout").get_secret_value()
-    async with asyncpg.create_pool(url, init=observe, min_size=1, max_size=1) as pool:
-        statements.clear()
-        yield pool
 
 
 async def test_the_same_message_ten_times_to_three_replicas_makes_everything_once(stage: Stage) -> None:
@@ -92,7 +67,7 @@ async def test_the_statements_are_as_many_for_300_people_and_50_events_as_for_on
     stage: Stage, audience: Audience
 ) -> None:
     statements: list[str] = []
-    async with observed_pool(stage, statements) as pool:
+    async with stage.observed_pool(statements) as pool:
         handle = listener(stage, pool, audience).handle
         await handle([delivered(requested(1))])  # the first asks for the types of its parameters too
         statements.clear()
