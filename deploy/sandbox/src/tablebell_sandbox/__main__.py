@@ -30,6 +30,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     account.add_argument("--project", required=True, help="the Firebase project's id")
     account.add_argument("--token-uri", required=True, help="for example http://127.0.0.1:8027/token")
     account.add_argument("--out", required=True, type=Path, metavar="FILE")
+    account.add_argument("--keep", action="store_true", help="leave a file that is there already as it is")
     return parser.parse_args(arguments)
 
 
@@ -57,7 +58,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parse_arguments(arguments)
     try:
         if options.command == "service-account":
-            ServiceAccount.generate(options.project, options.token_uri).write(options.out)
+            if not (options.keep and options.out.exists()):
+                ServiceAccount.generate(options.project, options.token_uri).write(options.out)
             return 0
         settings = Settings.from_environment(os.environ)
         logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")

@@ -126,6 +126,26 @@ async def test_a_service_account_is_written_for_its_owner_only(tmp_path: Path) -
     assert (account.project_id, account.token_uri) == ("demo", uri)
 
 
+async def test_a_service_account_that_is_there_can_be_kept(tmp_path: Path) -> None:
+    """Who holds the old key would be shut out by a new one."""
+    file = tmp_path / "account.json"
+    arguments = (
+        "service-account",
+        "--project",
+        "demo",
+        "--token-uri",
+        "http://127.0.0.1:8027/token",
+        "--out",
+        str(file),
+    )
+    await run(*arguments, "--keep")
+    first = file.read_text()
+    await run(*arguments, "--keep")
+    assert file.read_text() == first
+    await run(*arguments)
+    assert file.read_text() != first
+
+
 async def test_a_file_that_is_no_service_account_stops_it(tmp_path: Path) -> None:
     file = tmp_path / "account.json"
     file.write_text("{}")
