@@ -19,7 +19,7 @@ from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
 from tablebell.loop import keep_running
 from tablebell.outbox import Level
-from tablebell.partitions import Partitions
+from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, check, open_pool
 from tablebell.rabbit import Consumer, open_broker
@@ -52,14 +52,21 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             batch_size=settings.batch_size,
             lease=timedelta(seconds=settings.lease_seconds),
             retry=RetryPolicy.exponential(settings.max_attempts),
+            linger_seconds=settings.expander_linger_seconds,
         )
+
+        def announce() -> None:
+            announced.now()
+            if len(partitions.owned) < PARTITIONS:  # others expand too
+                announcer.announce(Level.NOTIFICATION)
+
         purge = Purge(pool, retention=timedelta(days=settings.retention_days))
         for audience in Audience:
             consumer = Consumer(
                 broker,
                 EVENT_QUEUES[audience],
                 DEAD_QUEUE,
-                Listener(audience, pool, live, announcer, announced).handle,
+                Listener(audience, pool, live, announce).handle,
                 declare_events,
                 batch_size=settings.listener_batch_size,
                 linger_seconds=settings.listener_linger_seconds,

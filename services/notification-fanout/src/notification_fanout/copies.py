@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Protocol
 
 from notification_fanout.channels import Reader, Undeliverable
@@ -17,7 +18,7 @@ class Row(Protocol):
     def __getitem__(self, column: str, /) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Told:
     """What happened, as one audience was told of it, and how it stands."""
 
@@ -33,11 +34,11 @@ class Told:
     resolution: Resolution | None
     has_moved_on: bool
 
-    @property
+    @cached_property
     def data(self) -> ReservationData:
         return ReservationData.model_validate(self.properties)
 
-    @property
+    @cached_property
     def occurred_at(self) -> datetime:
         return datetime.fromisoformat(self.properties["occurredAt"])
 

@@ -6,6 +6,7 @@ turn into a link by itself. What has a syntax of its own (HTML, Slack) is escape
 
 import re
 import unicodedata
+from functools import lru_cache
 
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 # A dot or an "at" before a word makes a domain or an address of it, and a colon behind letters a scheme.
@@ -20,6 +21,7 @@ SEPTETS = frozenset(
 LOOKALIKES = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014\u2026`[]{}\\^~|€", "''\"\"--.'()()/'-/E")
 
 
+@lru_cache(maxsize=4096)  # the same few names are told to many people in several languages
 def plain(text: str, longest: int) -> str:
     """One visible line of at most `longest` characters, in which nothing is a link."""
     normal = unicodedata.normalize("NFKC", text)

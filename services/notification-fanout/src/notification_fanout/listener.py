@@ -8,7 +8,7 @@ since it has one reader at a time. A version that never comes holds up nothing.
 Frames for the screens (`resolved`, `read`) are emitted before the commit: after a crash in between they come again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,11 +24,9 @@ from notification_fanout.live import Live
 from notification_fanout.metrics import BATCH_SIZE, CONSUMED, CREATED, DEAD, DUPLICATES, LATENCY, OUT_OF_ORDER
 from notification_fanout.render import Wording
 from tablebell.inbox import is_shared
-from tablebell.outbox import Level
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
 from tablebell.rabbit import BrokerAway, Delivery, Done, Poison, Verdict
-from tablebell.wakeups import Announcer, Wakeup
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +44,13 @@ NOTHING = Outcome((), frozenset(), 0, 0)
 
 
 class Listener:
-    def __init__(self, audience: Audience, pool: Pool, live: Live, announcer: Announcer, expander: Wakeup) -> None:
+    """`announce` tells the expanders, here and elsewhere, that there is work for them."""
+
+    def __init__(self, audience: Audience, pool: Pool, live: Live, announce: Callable[[], None]) -> None:
         self._audience = audience
         self._pool = pool
         self._live = live
-        self._announcer = announcer
-        self._expander = expander
+        self._announce = announce
 
     async def handle(self, batch: Sequence[Delivery]) -> list[Verdict]:
         """One verdict per message, after everything that follows from the good ones has been committed."""
@@ -59,8 +58,7 @@ class Listener:
         events = {each.event.event_id: each for each in understood if not isinstance(each, Poison)}
         outcome = await self._process(list(events.values())) if events else NOTHING
         if outcome.created:
-            self._expander.now()
-            self._announcer.announce(Level.NOTIFICATION)
+            self._announce()
         verdicts = [_verdict(each, outcome.unknown) for each in understood]
         self._count(verdicts, outcome)
         return verdicts
@@ -126,10 +124,10 @@ class Listener:
         DUPLICATES.labels(listener).inc(len(verdicts) - dead - len(outcome.fresh))
         CREATED.labels(listener).inc(outcome.created)
         OUT_OF_ORDER.labels(listener).inc(outcome.late)
+        latency = LATENCY.labels(listener)
         for each in outcome.fresh:
-            if each.event.event_type in PLANNED:  # it was planned long ago, and came when it should
-                continue
-            LATENCY.labels(listener).observe(max(0.0, (now - each.event.occurred_at).total_seconds()))
+            if each.event.event_type not in PLANNED:  # those were planned long ago, and come when they should
+                latency.observe(max(0.0, (now - each.event.occurred_at).total_seconds()))
 
 
 def _version(incoming: Incoming) -> int:

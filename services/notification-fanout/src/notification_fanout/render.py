@@ -6,8 +6,9 @@ place on top of that. Nothing that was filled in is ever looked at as a template
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from html import escape
+from typing import Self, TypeAlias
 
 from notification_fanout.escaping import cut, gsm, plain, slack
 from notification_fanout.language import Language, Template
@@ -20,6 +21,11 @@ LONGEST_NOTE = 500
 SMS_CHARACTERS = 160
 SMS_NAME_LENGTHS = (40, 28, 20, 14, 10)
 READS_NOTE = (Audience.RESTAURANT, Audience.CUSTOMER)
+
+# Where the greeting goes. NUL is in no text: `plain` leaves none in what people typed.
+GREETING = "\x00"
+
+Place: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,65 +41,64 @@ class Wording:
 
     def __init__(self, event_type: EventType, audience: Audience, language: Language, data: ReservationData) -> None:
         self._template: Template = language.templates[event_type, audience]
-        self._event_type = event_type
         self._audience = audience
         self._language = language
         self._data = data
-        self._names = {
-            "customer": plain(data.customer_name, LONGEST_NAME),
-            "restaurant": plain(data.restaurant_name, LONGEST_NAME),
-        }
-        self._made = _made(language, data)
+        self._fields = Fields(language, data)
         self.text = Text(self._fill(self._template.title), self._fill(self._template.body))
 
     def message(self, channel: Channel, reader: str, links: Mapping[str, str]) -> Message:
         """`reader` is the recipient's name; `links` are the ids by which an app opens the right page."""
         match channel:
             case Channel.EMAIL:
-                return self._email(reader)
+                return self._email(plain(reader, LONGEST_NAME))
             case Channel.SMS:
-                return SmsMessage(text=self._sms())
+                return SmsMessage(text=self._sms)
             case Channel.PUSH:
                 return PushMessage(title=self.text.title, body=self.text.body, data=dict(links))
             case Channel.SLACK:
-                return SlackMessage(text=self._slack())
+                return SlackMessage(text=self._slack)
             case Channel.WEBSOCKET:
                 raise ValueError("the live channel has frames, not messages")
 
-    def _fill(self, template: str, place: Callable[[str], str] = str) -> str:
-        return template.format_map(self._made | {name: place(value) for name, value in self._names.items()})
+    def _fill(self, template: str, place: Place = str) -> str:
+        return template.format_map(self._fields if place is str else self._fields.at(place))
 
     def _email(self, reader: str) -> EmailMessage:
+        greeting = self._language.greeting.format(reader=reader)
+        text, html = self._letter
+        return EmailMessage(
+            subject=self.text.title, text=greeting + text, html=html.replace(GREETING, escape(greeting), 1)
+        )
+
+    @cached_property
+    def _letter(self) -> tuple[str, str]:
+        """An e-mail's parts as far as they are the same for everybody."""
         language = self._language
-        greeting = language.greeting.format(reader=plain(reader, LONGEST_NAME))
-        details = [f"{language.labels[label]}: {value}" for label, value in self._details().items()]
-        text = "\n\n".join([greeting, self.text.body, "\n".join(details), "-- \n" + language.footer])
+        details = {language.labels[label]: value for label, value in self._details().items()}
+        lines = "\n".join(f"{label}: {value}" for label, value in details.items())
         rows = "".join(
-            f'<tr><th align="left">{escape(language.labels[label])}</th><td>{escape(value)}</td></tr>'
-            for label, value in self._details().items()
+            f'<tr><th align="left">{escape(label)}</th><td>{escape(value)}</td></tr>'
+            for label, value in details.items()
         )
         html = (
             f'<!doctype html><html lang="{language.code}"><head><meta charset="utf-8">'
             f"<title>{escape(self.text.title)}</title></head>"
             '<body style="font-family:sans-serif;line-height:1.5;color:#222">'
-            f'<h1 style="font-size:1.25em">{escape(self.text.title)}</h1>'
-            f"<p>{escape(greeting)}</p><p>{escape(self.text.body)}</p>"
+            f'<p>{GREETING}</p><h1 style="font-size:1.25em">{escape(self.text.title)}</h1>'
+            f"<p>{escape(self.text.body)}</p>"
             f'<table cellpadding="4">{rows}</table>'
             f'<p style="font-size:0.8em;color:#666">{escape(language.footer)}</p></body></html>'
         )
-        return EmailMessage(subject=self.text.title, text=text, html=html)
+        return f"\n\n{self.text.body}\n\n{lines}\n\n-- \n{language.footer}", html
 
     def _details(self) -> dict[str, str]:
-        details = {
-            "restaurant": self._names["restaurant"],
-            "customer": self._names["customer"],
-            "when": self._made["when"],
-            "party": self._made["party"],
-        }
+        details = {label: self._fields[label] for label in ("restaurant", "customer", "when", "party")}
         if self._data.note and self._audience in READS_NOTE:
             details["note"] = plain(self._data.note, LONGEST_NOTE)
         return details
 
+    @cached_property
     def _sms(self) -> str:
         # Names are what gives way: the time and the number of people are why the message is sent.
         text = ""
@@ -101,21 +106,51 @@ class Wording:
             text = gsm(self._fill(self._template.sms, partial(cut, longest=longest)))
             if len(text) <= SMS_CHARACTERS:
                 return text
-        return cut(text, SMS_CHARACTERS)
+        return gsm(cut(text, SMS_CHARACTERS))
 
+    @cached_property
     def _slack(self) -> str:
         return f"*{self._fill(self._template.title, slack)}*\n{self._fill(self._template.body, slack)}"
 
 
-def _made(language: Language, data: ReservationData) -> dict[str, str]:
-    proposed = data.proposed_time or data.slot_time
-    previous_time = data.previous_slot_time or data.slot_time
-    previous_size = data.previous_party_size or data.party_size
-    return {
-        "party": language.party(data.party_size),
-        "when": language.when(data.slot_time, data.timezone),
-        "short": language.short(data.slot_time, data.timezone),
-        "proposed": language.when(proposed, data.timezone),
-        "proposed_short": language.short(proposed, data.timezone),
-        "before": f"{language.party(previous_size)}, {language.when(previous_time, data.timezone)}",
-    }
+class Fields(dict[str, str]):
+    """What the texts are filled with, made when a text asks for it: most ask for little."""
+
+    def __init__(self, language: Language, data: ReservationData, place: Place = str) -> None:
+        super().__init__()
+        self._language = language
+        self._data = data
+        self._place = place
+
+    def at(self, place: Place) -> Self:
+        """The same with the names, which people typed, made fit for a place."""
+        return type(self)(self._language, self._data, place)
+
+    def __missing__(self, name: str) -> str:
+        made = self[name] = self._make(name)
+        return made
+
+    def _make(self, name: str) -> str:  # noqa: PLR0911 - one line per field
+        language, data = self._language, self._data
+        proposed = data.proposed_time or data.slot_time
+        match name:
+            case "customer":
+                return self._place(plain(data.customer_name, LONGEST_NAME))
+            case "restaurant":
+                return self._place(plain(data.restaurant_name, LONGEST_NAME))
+            case "party":
+                return language.party(data.party_size)
+            case "when":
+                return language.when(data.slot_time, data.timezone)
+            case "short":
+                return language.short(data.slot_time, data.timezone)
+            case "proposed":
+                return language.when(proposed, data.timezone)
+            case "proposed_short":
+                return language.short(proposed, data.timezone)
+            case "before":
+                size = data.previous_party_size or data.party_size
+                time = data.previous_slot_time or data.slot_time
+                return f"{language.party(size)}, {language.when(time, data.timezone)}"
+            case _:
+                raise KeyError(name)

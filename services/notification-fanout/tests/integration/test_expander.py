@@ -52,7 +52,7 @@ async def expander(
 
 async def tell(stage: Stage, *messages: Outgoing, audience: Audience = Audience.RESTAURANT) -> None:
     """Up to L1 and no further."""
-    telling = listener.Listener(audience, stage.pool, Live(stage.broker), Announcer(stage.pool), Wakeup())
+    telling = listener.Listener(audience, stage.pool, Live(stage.broker), lambda: None)
     await telling.handle([delivered(each) for each in messages])
 
 

@@ -14,13 +14,12 @@ from tablebell.people import Audience
 from tablebell.postgres import Pool
 from tablebell.rabbit import Done, Poison
 from tablebell.testing import eventually
-from tablebell.wakeups import Announcer, Wakeup
 
 from .stage import SLOT, Stage, data, delivered, message, raw, requested
 
 
 def listener(stage: Stage, pool: Pool, audience: Audience = Audience.RESTAURANT) -> Listener:
-    return Listener(audience, pool, Live(stage.broker), Announcer(stage.pool), Wakeup())
+    return Listener(audience, pool, Live(stage.broker), lambda: None)
 
 
 async def test_the_same_message_ten_times_to_three_replicas_makes_everything_once(stage: Stage) -> None:
