@@ -6,7 +6,6 @@ import socket
 import statistics
 import sys
 import time
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -31,15 +30,16 @@ from tablebell.rabbit import Broker, Consumer, Delivery, Outgoing, Publisher, op
 from tablebell.testing import Database, eventually
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
 
-ROUNDS = 3
+ROUNDS = 5
 BATCH = 100
-EVENTS = 1_500
+EVENTS = 1_000
 RATE = 50
 SECONDS = 12
 WARM_UP = RATE
 PEOPLE = {Audience.RESTAURANT: (50, 51, 52), Audience.CUSTOMER: (5,), Audience.ADMIN: (1, 2), Audience.AGENCY: (70,)}
 LOCALES = {52: "en", 2: "en", 70: "es"}
 ROWS_PER_EVENT = 17
+LOOK_SECONDS = 0.004
 TABLES = "processed_event, event_notification, notification, notification_outbox, notification_channel_send"
 
 
@@ -163,26 +163,28 @@ async def _wait_for_l2(database: Database, amqp_url: SecretStr) -> list[float]:
 
 
 async def _look(pool: Pool, events: int) -> dict[int, float]:
-    """When the last of each reservation's 17 rows could be read."""
-    seen: set[int] = set()
-    rows_of: Counter[int] = Counter()
-    complete: dict[int, float] = {}
-    while len(complete) < events:
+    """When the last of each reservation's 17 rows could be read, give or take the pause between two looks."""
+    first_seen: dict[int, tuple[int, float]] = {}
+    last = 0
+    while len(first_seen) < events * ROWS_PER_EVENT:
         # Ids become visible out of order, by a few transactions at most: look a little further back.
         rows = await pool.fetch(
-            "SELECT s.id, e.reservation_id FROM notification_channel_send AS s JOIN notification AS n"
-            " ON n.id = s.notification_id AND n.user_type = s.user_type JOIN event_notification AS e"
-            " ON e.id = n.event_notification_id WHERE s.id > $1",
-            max(seen, default=0) - 300,
+            "SELECT id, notification_id FROM notification_channel_send WHERE id > $1", last - 3 * ROWS_PER_EVENT
         )
         now = time.monotonic()
-        fresh = [row for row in rows if row["id"] not in seen]
-        seen.update(row["id"] for row in fresh)
-        for row in fresh:
-            rows_of[row["reservation_id"]] += 1
-            if rows_of[row["reservation_id"]] == ROWS_PER_EVENT:
-                complete[row["reservation_id"]] = now
-        await asyncio.sleep(0.003)
+        for row in rows:
+            first_seen.setdefault(row["id"], (row["notification_id"], now))
+            last = max(last, row["id"])
+        await asyncio.sleep(LOOK_SECONDS)
+    told = await pool.fetch(
+        "SELECT n.id, e.reservation_id FROM notification AS n"
+        " JOIN event_notification AS e ON e.id = n.event_notification_id"
+    )
+    reservations = {row["id"]: row["reservation_id"] for row in told}
+    complete: dict[int, float] = {}
+    for notification_id, seen in first_seen.values():
+        reservation_id = reservations[notification_id]
+        complete[reservation_id] = max(seen, complete.get(reservation_id, 0.0))
     return complete
 
 

@@ -7,15 +7,16 @@ The frames are emitted before the commit, but the durable channels do not depend
 committed all the same, and L1 stays open, without counting an attempt, until its frames have been taken. Expanding a
 row again changes nothing in L2.
 
-A row that cannot be expanded fails alone: after an error the batch is done again row by row, each in a savepoint.
+A row that cannot be expanded fails alone: after an error the batch is undone and done again row by row, each in a
+savepoint.
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
 import asyncpg
@@ -41,6 +42,10 @@ from tablebell.wakeups import Announcer
 
 log = structlog.get_logger(__name__)
 
+Rows: TypeAlias = Sequence[asyncpg.Record]
+Written: TypeAlias = Sequence[asyncpg.Record]
+Expand: TypeAlias = Callable[[Connection, Rows, UUID], Awaitable[Written]]
+
 FRAME_PAUSE = timedelta(seconds=2)
 NO_PAUSE = timedelta(0)
 
@@ -50,7 +55,7 @@ class Expansion:
     """What a batch came to, before L1 is told."""
 
     frames: list[Addressed]
-    written: Sequence[asyncpg.Record]
+    written: Written
     orphans: list[int]
     """L1 rows whose notification or person is gone."""
 
@@ -91,36 +96,41 @@ class Expander:
 
     async def _run_once(self, partitions: Sequence[int]) -> bool:
         began = time.monotonic()
-        async with self._pool.acquire() as connection, connection.transaction():
-            batch = await self._outbox.claim(connection, partitions, limit=self._batch_size, lease=self._lease)
-            if not batch.rows:
-                return batch.more
-            written = await self._expand_safely(connection, batch.rows, batch.token)
+        try:
+            written, more = await self._expand_batch(partitions, self._expand_and_settle)
+        except OUTAGES:
+            raise
+        except Exception:
+            log.exception("expansion_failed")
+            written, more = await self._expand_batch(partitions, self._expand_one_by_one)
         if any(row["outcome"] == "OPEN" for row in written):
             self._announcer.announce(Level.CHANNEL_SEND)
         for row in written:
             CHANNEL_SENDS.labels(row["channel_type"], row["outcome"]).inc()
-        EXPANSION.observe(time.monotonic() - began)
-        return batch.more
+        if written:
+            EXPANSION.observe(time.monotonic() - began)
+        return more
 
-    async def _expand_safely(
-        self, connection: Connection, rows: Sequence[asyncpg.Record], token: UUID
-    ) -> Sequence[asyncpg.Record]:
-        try:
-            async with connection.transaction():
-                return await self._expand_and_settle(connection, rows, token)
-        except OUTAGES:
-            raise
-        except Exception as error:
-            log.exception("expansion_failed", rows=len(rows))
-            if len(rows) == 1:
-                await self._fail(connection, rows[0], token, describe(error))
-                return []
-        return [row for one in rows for row in await self._expand_safely(connection, [one], token)]
+    async def _expand_batch(self, partitions: Sequence[int], expand: Expand) -> tuple[Written, bool]:
+        async with self._pool.acquire() as connection, connection.transaction():
+            batch = await self._outbox.claim(connection, partitions, limit=self._batch_size, lease=self._lease)
+            written = await expand(connection, batch.rows, batch.token) if batch.rows else []
+        return written, batch.more
 
-    async def _expand_and_settle(
-        self, connection: Connection, rows: Sequence[asyncpg.Record], token: UUID
-    ) -> Sequence[asyncpg.Record]:
+    async def _expand_one_by_one(self, connection: Connection, rows: Rows, token: UUID) -> Written:
+        written: list[asyncpg.Record] = []
+        for row in rows:
+            try:
+                async with connection.transaction():
+                    written += await self._expand_and_settle(connection, [row], token)
+            except OUTAGES:
+                raise
+            except Exception as error:
+                log.exception("row_not_expanded", outbox_id=row["id"], notification_id=row["notification_id"])
+                await self._fail(connection, row, token, describe(error))
+        return written
+
+    async def _expand_and_settle(self, connection: Connection, rows: Rows, token: UUID) -> Written:
         expansion = await self._expand(connection, rows)
         reason = await self._live.emit(expansion.frames)
         done = [row["id"] for row in rows if row["id"] not in set(expansion.orphans)]
@@ -144,7 +154,7 @@ class Expander:
         for status in statuses.values():
             EXPANDED.labels(status).inc()
 
-    async def _expand(self, connection: Connection, rows: Sequence[asyncpg.Record]) -> Expansion:
+    async def _expand(self, connection: Connection, rows: Rows) -> Expansion:
         ids = [row["notification_id"] for row in rows]
         user_types = [Audience(row["notification_type"]).user_type for row in rows]
         locked = await store.lock_events(connection, ids, user_types)
