@@ -16,7 +16,7 @@ from bench.harness import Figure, Rig
 from tablebell.testing import Servers
 from tablebell.testing.database import drop, make_template
 
-NOT_HOPS = {"__main__", "harness", "report"}
+NOT_HOPS = {"__main__", "chart", "harness", "report", "running"}
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from bench.chart import draw
 from bench.harness import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -36,8 +37,10 @@ def cells(figure: Figure) -> tuple[str, ...]:
 
 
 def write(figures: Mapping[str, Sequence[Figure]]) -> Path:
-    """One file per hop, overwritten: the newest run of each."""
+    """One file per hop, overwritten: the newest run of each; and a chart when all were measured."""
     RESULTS.mkdir(exist_ok=True)
+    if len(figures) > 1:
+        (RESULTS / "ratios.svg").write_text(draw(figures))
     for hop, measured in figures.items():
         content = {
             "command": f"make bench ONLY={hop}",
