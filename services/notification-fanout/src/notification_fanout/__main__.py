@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from notification_fanout.expander import Expander
-from notification_fanout.level import Gauges
+from notification_fanout.gauges import Gauges
 from notification_fanout.listener import Listener
 from notification_fanout.live import Live
 from notification_fanout.purge import Purge
