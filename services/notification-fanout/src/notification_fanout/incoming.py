@@ -1,5 +1,6 @@
 """A message as a listener understands it, or why it never can. Pure."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -9,6 +10,9 @@ from pydantic import ValidationError
 from tablebell.correlation import Correlation
 from tablebell.events import Event, EventType, NotificationData, ReservationData
 from tablebell.rabbit import Delivery, Poison
+
+# An escaped NUL, and not an escaped backslash before the letters u0000.
+NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 NOTIFICATION_EVENTS = frozenset({EventType.NOTIFICATION_RESOLVED, EventType.NOTIFICATION_READ})
 
@@ -31,6 +35,8 @@ Incoming: TypeAlias = ReservationEvent | NotificationEvent
 
 
 def understand(delivery: Delivery) -> Incoming | Poison:
+    if NUL.search(delivery.body):
+        return Poison("it holds a NUL character, which PostgreSQL stores in no text")
     try:
         event = Event.model_validate_json(delivery.body)
         correlation = Correlation.from_headers({**delivery.headers, "correlation_id": event.correlation_id})

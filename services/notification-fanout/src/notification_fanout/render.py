@@ -127,30 +127,27 @@ class Fields(dict[str, str]):
         return type(self)(self._language, self._data, place)
 
     def __missing__(self, name: str) -> str:
-        made = self[name] = self._make(name)
+        if name in TYPED:
+            made = self._place(plain(getattr(self._data, TYPED[name]), LONGEST_NAME))
+        else:
+            made = MADE[name](self._language, self._data)
+        self[name] = made
         return made
 
-    def _make(self, name: str) -> str:  # noqa: PLR0911 - one line per field
-        language, data = self._language, self._data
-        proposed = data.proposed_time or data.slot_time
-        match name:
-            case "customer":
-                return self._place(plain(data.customer_name, LONGEST_NAME))
-            case "restaurant":
-                return self._place(plain(data.restaurant_name, LONGEST_NAME))
-            case "party":
-                return language.party(data.party_size)
-            case "when":
-                return language.when(data.slot_time, data.timezone)
-            case "short":
-                return language.short(data.slot_time, data.timezone)
-            case "proposed":
-                return language.when(proposed, data.timezone)
-            case "proposed_short":
-                return language.short(proposed, data.timezone)
-            case "before":
-                size = data.previous_party_size or data.party_size
-                time = data.previous_slot_time or data.slot_time
-                return f"{language.party(size)}, {language.when(time, data.timezone)}"
-            case _:
-                raise KeyError(name)
+
+# What people typed, by the attribute that holds it.
+TYPED = {"customer": "customer_name", "restaurant": "restaurant_name"}
+
+MADE: Mapping[str, Callable[[Language, ReservationData], str]] = {
+    "party": lambda language, data: language.party(data.party_size),
+    "when": lambda language, data: language.when(data.slot_time, data.timezone),
+    "short": lambda language, data: language.short(data.slot_time, data.timezone),
+    "proposed": lambda language, data: language.when(data.proposed_time or data.slot_time, data.timezone),
+    "proposed_short": lambda language, data: language.short(data.proposed_time or data.slot_time, data.timezone),
+    "before": lambda language, data: ", ".join(
+        (
+            language.party(data.previous_party_size or data.party_size),
+            language.when(data.previous_slot_time or data.slot_time, data.timezone),
+        )
+    ),
+}

@@ -102,7 +102,7 @@ async def test_one_bad_message_goes_to_the_dead_queue_with_its_reason_and_the_ot
 
         await eventually(all_dead, every=0.2)
     assert await stage.count("notification") == 14
-    for part in ("Invalid JSON", "eventType", "does not exist", "customerId", "u0000"):
+    for part in ("Invalid JSON", "eventType", "does not exist", "customerId", "NUL"):
         assert sum(part in reason for reason in reasons) == 4, (part, reasons)
 
 

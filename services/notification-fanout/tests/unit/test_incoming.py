@@ -46,6 +46,11 @@ def test_a_notifications_event_is_understood() -> None:
     assert isinstance(incoming, NotificationEvent)
 
 
+def test_who_types_the_letters_of_a_nul_is_understood() -> None:
+    typed = body(data=body()["data"] | {"note": r"\u0000"})
+    assert isinstance(understand(delivered(orjson.dumps(typed))), ReservationEvent)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -53,6 +58,7 @@ def test_a_notifications_event_is_understood() -> None:
         (orjson.dumps(body(eventType="RESERVATION_EATEN")), "eventType"),
         (orjson.dumps(body(aggregateVersion=0)), "aggregateVersion"),
         (orjson.dumps(body(data={"reservationId": 1})), "customerId"),
+        (orjson.dumps(body(data=body()["data"] | {"note": "a \x00 b"})), "NUL"),
         (orjson.dumps(body(data=body()["data"] | {"timezone": "Mars/Olympus"})), "timezone"),
         (orjson.dumps(body(data=body()["data"] | {"slotTime": "2026-11-20T20:30:00"})), "offset"),
     ],
