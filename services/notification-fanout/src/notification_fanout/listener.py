@@ -137,6 +137,7 @@ def _version(incoming: Incoming) -> int:
 def _verdict(understood: Incoming | Poison, unknown: frozenset[UUID]) -> Verdict:
     if isinstance(understood, Poison):
         return understood
-    if understood.event.event_id in unknown:
-        return Poison("its restaurant or its customer does not exist")
+    if isinstance(understood, ReservationEvent) and understood.event.event_id in unknown:
+        data = understood.data
+        return Poison(f"restaurant {data.restaurant_id} or customer {data.customer_id} does not exist")
     return Done()

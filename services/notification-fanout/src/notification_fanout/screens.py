@@ -7,6 +7,7 @@ the event, so that it holds however the decision was taken.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 import asyncpg
 
@@ -62,12 +63,20 @@ async def _settled_by_moves(connection: Connection, audience: Audience, events: 
     if not told:
         return []
     resolutions = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in told])}
-    settled = []
-    for row in told:
-        line = moves[row["reservation_id"]]
-        move = min((each for each in line if _version(each) > row["aggregate_version"]), key=_version)
-        settled.append(_settle(audience, row, move, resolutions.get(row["id"])))
-    return settled
+    pairs = [(row, _next_move(moves[row["reservation_id"]], row["aggregate_version"])) for row in told]
+    # What is older than the last question was settled by the move before this one.
+    last: dict[UUID, int] = {}
+    for row, move in pairs:
+        last[move.event.event_id] = max(row["aggregate_version"], last.get(move.event.event_id, 0))
+    return [
+        _settle(audience, row, move, resolutions.get(row["id"]))
+        for row, move in pairs
+        if row["aggregate_version"] == last[move.event.event_id]
+    ]
+
+
+def _next_move(line: Sequence[ReservationEvent], version: int) -> ReservationEvent:
+    return min((each for each in line if _version(each) > version), key=_version)
 
 
 def _settle(

@@ -141,3 +141,17 @@ async def test_a_reminder_that_waits_is_withdrawn_when_the_reservation_is_cancel
         await eventually(lambda: stage.processed(2))
     assert await stage.count("notification_channel_send", "user_id = 5 AND outcome = 'WITHDRAWN'") == 3
     assert await stage.count("notification_channel_send", "user_id = 5 AND is_sent IS NULL") == 3
+
+
+async def test_a_question_is_settled_by_the_next_move_and_not_again_by_the_one_after_it(stage: Stage) -> None:
+    async with stage.screens() as frames, stage.replica():
+        reservation_id, first = await asked(stage)
+        for version in (2, 3):
+            changed = data(reservation_id, actor=ANNA, action="CUSTOM")
+            await stage.tell(message(EventType.RESERVATION_CHANGED, changed, version=version))
+            await eventually(lambda version=version: stage.processed(version))
+        await eventually(lambda: len(frames_of(frames, "resolved")) == 2)
+    second = await stage.pool.fetchval(
+        "SELECT id FROM event_notification WHERE audience = 'RESTAURANT' AND aggregate_version = 2"
+    )
+    assert [frame["eventNotificationId"] for _, frame in frames_of(frames, "resolved")] == [first, second]
