@@ -1,6 +1,7 @@
 """What everyone's screen shows when somebody acted or read, and what is not sent any more."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from tablebell.events import Actor, EventType, NotificationData
@@ -149,7 +150,7 @@ async def test_a_question_is_settled_by_the_next_move_and_not_again_by_the_one_a
         for version in (2, 3):
             changed = data(reservation_id, actor=ANNA, action="CUSTOM")
             await stage.tell(message(EventType.RESERVATION_CHANGED, changed, version=version))
-            await eventually(lambda version=version: stage.processed(version))
+            await eventually(partial(stage.processed, version))
         await eventually(lambda: len(frames_of(frames, "resolved")) == 2)
     second = await stage.pool.fetchval(
         "SELECT id FROM event_notification WHERE audience = 'RESTAURANT' AND aggregate_version = 2"
