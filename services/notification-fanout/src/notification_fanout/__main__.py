@@ -1,29 +1,95 @@
 """Wires notification-fanout together and runs it."""
 
 import asyncio
+import contextlib
 import sys
+from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 
+from notification_fanout.expander import Expander
+from notification_fanout.gauges import Gauges
+from notification_fanout.listener import Listener
+from notification_fanout.live import Live
+from notification_fanout.purge import Purge
 from notification_fanout.settings import Settings
+from tablebell import wakeups
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
-from tablebell.postgres import check, open_pool
-from tablebell.rabbit import open_broker
+from tablebell.loop import keep_running
+from tablebell.outbox import Level
+from tablebell.partitions import PARTITIONS, Partitions
+from tablebell.people import Audience
+from tablebell.postgres import Connection, check, open_pool
+from tablebell.rabbit import Consumer, open_broker
+from tablebell.retry import RetryPolicy
 from tablebell.settings import load
+from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
+from tablebell.wakeups import Wakeup, open_announcer
 from tablebell.web import health_app, serve
 
 SERVICE = "notification-fanout"
+PARTITION_NAMESPACE = 43
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
         open_pool(settings.database_url, SERVICE, settings.database_pool_size) as pool,
         open_broker(settings.amqp_url, SERVICE) as broker,
+        open_announcer(pool) as announcer,
+        contextlib.aclosing(Live(broker)) as live,
         asyncio.TaskGroup() as tasks,
     ):
-        health = Health(stop, {"postgres": partial(check, pool), "rabbitmq": broker.check})
-        tasks.create_task(serve(health_app(SERVICE, health), settings.host, settings.port, stop), name="http")
+        ear = wakeups.Listener(settings.database_url, SERVICE)
+        announced = ear.subscribe(Level.NOTIFICATION)
+        partitions = Partitions(settings.database_url, SERVICE, PARTITION_NAMESPACE, nothing_to_free, announced)
+        expander = Expander(
+            pool,
+            live,
+            announcer,
+            partitions,
+            batch_size=settings.batch_size,
+            lease=timedelta(seconds=settings.lease_seconds),
+            retry=RetryPolicy.exponential(settings.max_attempts),
+            linger_seconds=settings.expander_linger_seconds,
+        )
+
+        def announce() -> None:
+            announced.now()
+            if len(partitions.owned) < PARTITIONS:  # others expand too
+                announcer.announce(Level.NOTIFICATION)
+
+        purge = Purge(pool, retention=timedelta(days=settings.retention_days))
+        for audience in Audience:
+            consumer = Consumer(
+                broker,
+                EVENT_QUEUES[audience],
+                DEAD_QUEUE,
+                Listener(audience, pool, live, announce).handle,
+                declare_events,
+                batch_size=settings.listener_batch_size,
+                linger_seconds=settings.listener_linger_seconds,
+            )
+            tasks.create_task(consumer.run(stop), name=audience.listener)
+        tasks.create_task(ear.run(stop), name="ear")
+        tasks.create_task(partitions.run(stop), name="partitions")
+        tasks.create_task(
+            keep_running("expander", expander.run_once, announced, settings.notification_poll_seconds, stop),
+            name="expander",
+        )
+        tasks.create_task(
+            keep_running("purge", purge.run_once, Wakeup(), settings.purge_poll_seconds, stop), name="purge"
+        )
+        health = Health(
+            stop, {"postgres": partial(check, pool), "rabbitmq": broker.check, "partitions": partitions.check}
+        )
+        app = health_app(SERVICE, health, Gauges(pool).refresh)
+        tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
+
+
+async def nothing_to_free(_connection: Connection, _partitions: Sequence[int]) -> None:
+    """An expander holds what it works on by a transaction: when it dies, nothing is left leased."""
 
 
 def main() -> int:

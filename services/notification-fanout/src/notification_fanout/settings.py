@@ -1,7 +1,16 @@
 """What notification-fanout is told by its environment."""
 
-from tablebell.settings import BrokerSettings, DatabaseSettings, OutboxSettings, Port, ServiceSettings
+from typing import Annotated
+
+from pydantic import Field
+
+from tablebell.settings import BrokerSettings, DatabaseSettings, OutboxSettings, Port, Seconds, ServiceSettings
 
 
 class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings):
     port: Port = 8083
+    listener_batch_size: Annotated[int, Field(ge=1, le=1_000)] = 100
+    listener_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.002
+    expander_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.005
+    notification_poll_seconds: Seconds = 5.0
+    purge_poll_seconds: Seconds = 600.0

@@ -1,0 +1,53 @@
+"""Who is told of what: the matrix of the contract. Pure."""
+
+from collections.abc import Mapping
+
+from tablebell.events import EventType
+from tablebell.people import Audience, Channel
+
+RESTAURANT, CUSTOMER, ADMIN, AGENCY = Audience.RESTAURANT, Audience.CUSTOMER, Audience.ADMIN, Audience.AGENCY
+
+AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
+    EventType.RESERVATION_REQUESTED: (RESTAURANT, CUSTOMER, ADMIN, AGENCY),
+    EventType.RESERVATION_ACCEPTED: (CUSTOMER, AGENCY),
+    EventType.RESERVATION_REJECTED: (CUSTOMER, ADMIN, AGENCY),
+    EventType.RESERVATION_POSTPONED: (CUSTOMER, AGENCY),
+    EventType.RESERVATION_CHANGED: (RESTAURANT, CUSTOMER, AGENCY),
+    EventType.RESERVATION_CANCELLED: (RESTAURANT, CUSTOMER, ADMIN, AGENCY),
+    EventType.RESERVATION_REMINDER_DUE: (CUSTOMER,),
+    EventType.RESERVATION_VISIT_ENDED: (CUSTOMER,),
+    EventType.NOTIFICATION_RESOLVED: (),
+    EventType.NOTIFICATION_READ: (),
+}
+
+# A reservation has moved on: what was told of an earlier version and has not been sent yet need not be sent any more.
+MOVING = frozenset(
+    {
+        EventType.RESERVATION_ACCEPTED,
+        EventType.RESERVATION_REJECTED,
+        EventType.RESERVATION_POSTPONED,
+        EventType.RESERVATION_CHANGED,
+        EventType.RESERVATION_CANCELLED,
+    }
+)
+OUTDATED: Mapping[Audience, tuple[EventType, ...]] = {
+    RESTAURANT: (EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED),
+    CUSTOMER: (EventType.RESERVATION_REMINDER_DUE,),
+}
+
+# Planned long before they are told: their version says nothing about their place in the story.
+PLANNED = frozenset({EventType.RESERVATION_REMINDER_DUE, EventType.RESERVATION_VISIT_ENDED})
+
+_ONLY: Mapping[EventType, frozenset[Channel]] = {
+    EventType.RESERVATION_VISIT_ENDED: frozenset({Channel.EMAIL, Channel.WEBSOCKET}),
+}
+_EVERY_CHANNEL = frozenset(Channel)
+
+
+def is_told(event_type: EventType, audience: Audience) -> bool:
+    return audience in AUDIENCES[event_type]
+
+
+def channels_for(event_type: EventType) -> frozenset[Channel]:
+    """By which channels an event may be told at all."""
+    return _ONLY.get(event_type, _EVERY_CHANNEL)

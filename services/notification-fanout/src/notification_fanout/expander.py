@@ -1,0 +1,230 @@
+"""The expander: L1 becomes L2 and live frames.
+
+One transaction per batch: claim, lock, look up, write L2, emit the frames, complete L1, commit. A crash anywhere undoes
+all but the frames, which come again with the rest; so a dead expander leaves no lease to wait for.
+
+The frames are emitted before the commit, but the durable channels do not depend on them: while RabbitMQ is away L2 is
+committed all the same, and L1 stays open, without counting an attempt, until its frames have been taken. Expanding a
+row again changes nothing in L2.
+
+A row that cannot be expanded fails alone: after an error the batch is undone and done again row by row, each in a
+savepoint.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeAlias
+from uuid import UUID
+
+import asyncpg
+import structlog
+
+from notification_fanout import copies, store
+from notification_fanout.audience import channels_for
+from notification_fanout.channels import Occasion, Reader, Send, plan, wants_live
+from notification_fanout.copies import Told
+from notification_fanout.language import language_of
+from notification_fanout.live import Live
+from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION
+from notification_fanout.render import Wording
+from notification_fanout.usefulness import is_urgent, not_after
+from tablebell.frames import Addressed, address, addressed
+from tablebell.outage import OUTAGES, describe
+from tablebell.outbox import Failure, Level, Outbox
+from tablebell.partitions import Partitions
+from tablebell.people import Audience
+from tablebell.postgres import Connection, Pool
+from tablebell.retry import RetryPolicy
+from tablebell.wakeups import Announcer
+
+log = structlog.get_logger(__name__)
+
+Rows: TypeAlias = Sequence[asyncpg.Record]
+Written: TypeAlias = Sequence[asyncpg.Record]
+Expand: TypeAlias = Callable[[Connection, Rows, UUID], Awaitable[Written]]
+
+FRAME_PAUSE = timedelta(seconds=2)
+NO_PAUSE = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """What a batch came to, before L1 is told."""
+
+    frames: list[Addressed]
+    written: Written
+    orphans: list[int]
+    """L1 rows whose notification or person is gone."""
+
+
+class Expander:
+    def __init__(
+        self,
+        pool: Pool,
+        live: Live,
+        announcer: Announcer,
+        partitions: Partitions,
+        *,
+        batch_size: int,
+        lease: timedelta,
+        retry: RetryPolicy,
+        linger_seconds: float = 0.0,
+    ) -> None:
+        self._pool = pool
+        self._live = live
+        self._announcer = announcer
+        self._partitions = partitions
+        self._batch_size = batch_size
+        self._lease = lease
+        self._retry = retry
+        self._linger_seconds = linger_seconds
+        self._outbox = Outbox(Level.NOTIFICATION)
+
+    async def run_once(self) -> bool:
+        """One batch; True when there may be more at once.
+
+        It lingers first: the four listeners hear of an event within milliseconds, and one batch for all that they
+        make of it costs a quarter of four.
+        """
+        if self._linger_seconds:
+            await asyncio.sleep(self._linger_seconds)
+        with self._partitions.use() as owned:
+            return await self._run_once(sorted(owned)) if owned else False
+
+    async def _run_once(self, partitions: Sequence[int]) -> bool:
+        began = time.monotonic()
+        try:
+            written, more = await self._expand_batch(partitions, self._expand_and_settle)
+        except OUTAGES:
+            raise
+        except Exception:
+            log.exception("expansion_failed")
+            written, more = await self._expand_batch(partitions, self._expand_one_by_one)
+        if any(row["outcome"] == "OPEN" for row in written):
+            self._announcer.announce(Level.CHANNEL_SEND)
+        for row in written:
+            CHANNEL_SENDS.labels(row["channel_type"], row["outcome"]).inc()
+        if written:
+            EXPANSION.observe(time.monotonic() - began)
+        return more
+
+    async def _expand_batch(self, partitions: Sequence[int], expand: Expand) -> tuple[Written, bool]:
+        async with self._pool.acquire() as connection, connection.transaction():
+            batch = await self._outbox.claim(connection, partitions, limit=self._batch_size, lease=self._lease)
+            written = await expand(connection, batch.rows, batch.token) if batch.rows else []
+        return written, batch.more
+
+    async def _expand_one_by_one(self, connection: Connection, rows: Rows, token: UUID) -> Written:
+        written: list[asyncpg.Record] = []
+        for row in rows:
+            try:
+                async with connection.transaction():
+                    written += await self._expand_and_settle(connection, [row], token)
+            except OUTAGES:
+                raise
+            except Exception as error:
+                log.exception("row_not_expanded", outbox_id=row["id"], notification_id=row["notification_id"])
+                await self._fail(connection, row, token, describe(error))
+        return written
+
+    async def _expand_and_settle(self, connection: Connection, rows: Rows, token: UUID) -> Written:
+        expansion = await self._expand(connection, rows)
+        reason = await self._live.emit(expansion.frames)
+        done = [row["id"] for row in rows if row["id"] not in set(expansion.orphans)]
+        if reason is None:
+            await self._outbox.complete_if_leased(connection, done, token)
+            EXPANDED.labels("PUBLISHED").inc(len(done))
+        else:
+            waiting = [Failure(identity, f"waits for its live frame: {reason}", FRAME_PAUSE) for identity in done]
+            await self._outbox.release_if_leased(connection, waiting, token)
+        if expansion.orphans:
+            orphans = [
+                Failure(identity, "its notification or its person is gone", NO_PAUSE) for identity in expansion.orphans
+            ]
+            await self._outbox.bury_if_leased(connection, orphans, token)
+            EXPANDED.labels("DEAD").inc(len(orphans))
+        return expansion.written
+
+    async def _fail(self, connection: Connection, row: asyncpg.Record, token: UUID, error: str) -> None:
+        failure = Failure(row["id"], error, self._retry.pause_after(row["retry_count"] + 1))
+        statuses = await self._outbox.fail_if_leased(connection, [failure], token, self._retry.max_attempts)
+        for status in statuses.values():
+            EXPANDED.labels(status).inc()
+
+    async def _expand(self, connection: Connection, rows: Rows) -> Expansion:
+        ids = [row["notification_id"] for row in rows]
+        user_types = [Audience(row["notification_type"]).user_type for row in rows]
+        locked = await store.lock_events(connection, ids, user_types)
+        standings = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
+        events = {row["id"]: copies.told(row, standings.get(row["id"])) for row in locked}
+        people = {row["id"]: row for row in await store.find_readers(connection, ids, user_types)}
+
+        wordings = Wordings()
+        frames: list[Addressed] = []
+        sends: list[dict[str, Any]] = []
+        for person in (people[identity] for identity in ids if identity in people):
+            event, reader = events[person["event_notification_id"]], copies.reader(person)
+            sends += channel_sends(person, reader, event, wordings)
+            if wants_live(reader, event.event_type):
+                to = address(person["user_type"], person["user_id"])
+                frames.append(addressed(copies.frame(person, event), [to]))
+        written = await store.append_channel_sends(connection, sends) if sends else []
+        orphans = [row["id"] for row in rows if row["notification_id"] not in people]
+        return Expansion(frames, written, orphans)
+
+
+class Wordings:
+    """The words of a batch: who is told the same in the same language shares them."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, str], Wording] = {}
+
+    def of(self, event: Told, locale: str) -> Wording:
+        language = language_of(locale)
+        key = event.id, language.code
+        if key not in self._made:
+            self._made[key] = Wording(event.event_type, event.audience, language, event.data)
+        return self._made[key]
+
+
+def channel_sends(person: asyncpg.Record, reader: Reader, event: Told, wordings: Wordings) -> list[dict[str, Any]]:
+    """The L2 rows of one person: to be sent, skipped or withdrawn, each with its reason."""
+    data, withdrawn = event.data, event.withdrawn_because
+    occasion = Occasion(
+        event_type=event.event_type,
+        allowed=channels_for(event.event_type),
+        now=person["now"],
+        not_after=not_after(event.event_type, data, event.occurred_at),
+        urgent=is_urgent(event.event_type, data, event.occurred_at),
+    )
+    wording = wordings.of(event, person["locale"])
+    links = {
+        "notificationId": str(person["id"]),
+        "eventNotificationId": str(event.id),
+        "reservationId": str(event.reservation_id),
+        "eventType": str(event.event_type),
+    }
+    rows = []
+    for answer in plan(reader, occasion):
+        row: dict[str, Any] = {
+            "notification_id": person["id"],
+            "channel_type": answer.channel,
+            "user_type": person["user_type"],
+            "user_id": person["user_id"],
+            "restaurant_id": event.restaurant_id,
+            "recipient": answer.recipient,
+            "message": wording.message(answer.channel, person["name"], links).model_dump(),
+            "headers": event.headers,
+            "not_after": occasion.not_after,
+        }
+        if isinstance(answer, Send) and withdrawn is None:
+            row["next_attempt_at"] = answer.not_before if answer.not_before > occasion.now else None
+        elif isinstance(answer, Send):
+            row |= {"is_sent": False, "outcome": "WITHDRAWN", "last_error": withdrawn}
+        else:
+            row |= {"is_sent": False, "outcome": "SKIPPED", "last_error": answer.reason}
+        rows.append(row)
+    return rows

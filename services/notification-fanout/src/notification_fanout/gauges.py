@@ -1,0 +1,24 @@
+"""How L1 stands, for the metrics: asked for at a scrape and at no other time."""
+
+from datetime import UTC, datetime
+
+from notification_fanout.metrics import OUTBOX_OLDEST, OUTBOX_ROWS
+from tablebell.outbox import Level, Outbox
+from tablebell.postgres import Pool
+
+STATUSES = ("PENDING", "PROCESSING", "FAILED", "DEAD")
+
+
+class Gauges:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._outbox = Outbox(Level.NOTIFICATION)
+
+    async def refresh(self) -> None:
+        async with self._pool.acquire() as connection:
+            counts = {count.status: count for count in await self._outbox.count(connection)}
+        now = datetime.now(UTC)
+        for status in STATUSES:
+            count = counts.get(status)
+            OUTBOX_ROWS.labels(status).set(count.rows if count else 0)
+            OUTBOX_OLDEST.labels(status).set((now - count.oldest).total_seconds() if count else 0)

@@ -1,0 +1,36 @@
+"""Cleaning up: what is done and past its retention goes, by one replica at a time and a bounded number of rows at once.
+
+processed_event keeps a listener from doing twice what is delivered twice, so its retention has to be longer than any
+message stays in a queue; days are.
+"""
+
+from datetime import timedelta
+
+import structlog
+
+from notification_fanout import store
+from notification_fanout.metrics import PURGED
+from tablebell.outbox import Level, Outbox
+from tablebell.postgres import Pool
+
+log = structlog.get_logger(__name__)
+
+
+class Purge:
+    def __init__(self, pool: Pool, *, retention: timedelta, limit: int = 5_000) -> None:
+        self._pool = pool
+        self._retention = retention
+        self._limit = limit
+        self._outbox = Outbox(Level.NOTIFICATION)
+
+    async def run_once(self) -> bool:
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await store.lock_purge(connection):
+                return False
+            events = await store.purge_processed_events(connection, self._retention, self._limit)
+            rows = await self._outbox.purge(connection, older_than=self._retention, limit=self._limit)
+        if events or rows:
+            log.info("rows_purged", processed_event=events, notification_outbox=rows)
+        PURGED.labels("processed_event").inc(events)
+        PURGED.labels(Level.NOTIFICATION).inc(rows)
+        return self._limit in (events, rows)

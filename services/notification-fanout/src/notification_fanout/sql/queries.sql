@@ -1,0 +1,205 @@
+-- The listeners: a batch of events becomes everything that follows from it. $1 has one element per event, whatever the
+-- number of people concerned: they are found and written here, without a round trip for any of them.
+
+-- name: append_processed_events
+-- Which events are known (their restaurant and customer exist), and which of those are new to this listener. A replica
+-- that handles the same events at this moment is waited for: afterwards they are not new.
+-- $1 event ids · $2 restaurants or NULL · $3 customers or NULL · $4 listener
+WITH given AS MATERIALIZED (
+    SELECT event_id,
+           (restaurant_id IS NULL OR EXISTS (SELECT FROM restaurant WHERE id = restaurant_id))
+           AND (customer_id IS NULL OR EXISTS (SELECT FROM customer WHERE id = customer_id)) AS is_known
+      FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS event (event_id, restaurant_id, customer_id)
+), new AS (
+    INSERT INTO processed_event (event_id, listener)
+    SELECT event_id, $4
+      FROM given
+     WHERE is_known
+     ORDER BY event_id  -- one order for everybody: two replicas with the same events never wait for each other in a ring
+    ON CONFLICT DO NOTHING
+    RETURNING event_id
+)
+SELECT given.event_id, given.is_known, new.event_id IS NOT NULL AS is_new
+  FROM given
+  LEFT JOIN new USING (event_id)
+
+-- name: append_notifications
+-- What happened, who is told, and L1, in the order of $1. texts holds the title and the body in every language. What was
+-- planned for a reservation that is not as it was then (cancelled, another time) is told to nobody.
+-- $1 the events, as a JSON array of objects · $2 audience · $3 user type
+WITH given AS MATERIALIZED (
+    SELECT *
+      FROM jsonb_to_recordset($1) AS event (
+               position integer, event_id uuid, event_type text, reservation_id bigint, restaurant_id bigint,
+               customer_id bigint, agency_id bigint, aggregate_version integer, slot_time timestamptz, shared boolean,
+               planned boolean, properties jsonb, headers jsonb, texts jsonb)
+     WHERE NOT (planned AND EXISTS (SELECT
+                                      FROM reservation
+                                     WHERE reservation.id = event.reservation_id
+                                       AND (reservation.status <> 'ACCEPTED' OR reservation.slot_time <> event.slot_time)))
+), concerned AS (
+    SELECT position, id AS user_id, locale
+      FROM given JOIN restaurant_users USING (restaurant_id)
+     WHERE $3 = 'RESTAURANT_USER'
+    UNION ALL
+    SELECT position, customer.id, locale
+      FROM given JOIN customer ON customer.id = given.customer_id
+     WHERE $3 = 'CUSTOMER'
+    UNION ALL
+    SELECT position, id, locale
+      FROM given CROSS JOIN admin_users
+     WHERE $3 = 'ADMIN_USER'
+    UNION ALL
+    SELECT position, id, locale
+      FROM given JOIN agency_users USING (agency_id)
+     WHERE $3 = 'AGENCY_USER'
+), event AS (
+    INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version,
+                                    properties, headers, shared_read)
+    SELECT event_id, event_type, $2, reservation_id, restaurant_id, aggregate_version, properties, headers, shared
+      FROM given
+     WHERE EXISTS (SELECT FROM concerned WHERE concerned.position = given.position)
+     ORDER BY position
+    RETURNING id, event_id
+), told AS (
+    INSERT INTO notification (event_notification_id, user_id, user_type, title, body)
+    SELECT event.id, user_id, $3, text ->> 0, text ->> 1
+      FROM concerned
+      JOIN given USING (position)
+      JOIN event USING (event_id)
+     CROSS JOIN LATERAL (SELECT coalesce(texts -> left(lower(locale), 2), texts -> 'it')) AS chosen (text)
+     ORDER BY position, user_id
+    RETURNING id, event_notification_id
+), outbox AS (
+    INSERT INTO notification_outbox (notification_id, notification_type, partition)
+    SELECT told.id, $2, abs(reservation_id % 16)
+      FROM told
+      JOIN event ON event.id = told.event_notification_id
+      JOIN given USING (event_id)
+     ORDER BY told.id
+    RETURNING id
+)
+SELECT (SELECT count(*) FROM outbox) AS created,
+       (SELECT count(*)
+          FROM given
+         WHERE NOT planned
+           AND EXISTS (SELECT
+                         FROM event_notification AS later
+                        WHERE later.reservation_id = given.reservation_id
+                          AND later.aggregate_version > given.aggregate_version
+                          AND later.audience = $2
+                          AND later.event_type NOT IN ('RESERVATION_REMINDER_DUE', 'RESERVATION_VISIT_ENDED'))) AS late
+
+-- name: lock_outdated
+-- What was told of reservations before they moved on. The lock makes an expansion of the same notification happen before
+-- (its rows are withdrawn next) or after (it sees that the reservation has moved on).
+-- $1 reservations · $2 their new versions · $3 audience · $4 event types
+SELECT told.id, told.reservation_id, told.aggregate_version
+  FROM event_notification AS told
+  JOIN unnest($1::bigint[], $2::integer[]) AS moved (reservation_id, version)
+    ON told.reservation_id = moved.reservation_id AND told.aggregate_version < moved.version
+ WHERE told.audience = $3
+   AND told.event_type = ANY ($4::text[])
+ ORDER BY told.id
+   FOR NO KEY UPDATE OF told
+
+-- name: withdraw_channel_sends
+-- Who had a row in hand shows a token that fits no more, and writes nothing.
+-- $1 event_notification ids · $2 the reason for each · $3 user type
+UPDATE notification_channel_send
+   SET is_sent = false, outcome = 'WITHDRAWN', last_error = outdated.reason, lease_token = NULL, lease_until = NULL,
+       updated_at = now()
+  FROM (SELECT send.id, event.reason
+          FROM unnest($1::bigint[], $2::text[]) AS event (id, reason)
+          JOIN notification AS told ON told.event_notification_id = event.id AND told.user_type = $3
+          JOIN notification_channel_send AS send ON send.notification_id = told.id
+         WHERE send.is_sent IS NULL
+         ORDER BY send.id  -- as a decision does it, so that the two never wait for each other in a ring
+           FOR UPDATE OF send) AS outdated
+ WHERE notification_channel_send.id = outdated.id
+
+-- name: find_recipients
+-- Who was told.
+-- $1 event_notification ids
+SELECT event_notification_id, user_type, user_id
+  FROM notification
+ WHERE event_notification_id = ANY ($1::bigint[])
+ ORDER BY event_notification_id, user_id
+
+-- The expander: L1 becomes L2 and live frames.
+
+-- name: lock_events
+-- What happened, for a batch of L1. The lock is what a decision on the same notification waits for, or we for it; what
+-- was decided is therefore looked up by a later statement, which sees what the wait was for.
+-- $1 notification ids · $2 their user types
+SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers, shared_read,
+       is_read, read_by_user_id, created_at
+  FROM event_notification
+ WHERE id IN (SELECT event_notification_id
+                FROM notification
+                JOIN unnest($1::bigint[], $2::text[]) AS claimed (id, user_type) USING (id, user_type))
+ ORDER BY id
+   FOR SHARE
+
+-- name: find_resolutions
+-- Who settled it first, and whether the reservation has moved on since it was told.
+-- $1 event_notification ids
+SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, action.created_at AS acted_at,
+       reservation.version > event.aggregate_version AS has_moved_on, reservation.version
+  FROM event_notification AS event
+  LEFT JOIN reservation ON reservation.id = event.reservation_id
+  LEFT JOIN LATERAL (
+      SELECT action_type, actor_type, actor_id, created_at
+        FROM notification_action
+       WHERE notification_action.reservation_id = event.reservation_id
+         AND reservation_version = event.aggregate_version
+         AND first_to_act
+       LIMIT 1
+  ) AS action ON true
+  LEFT JOIN person AS actor ON actor.user_type = action.actor_type AND actor.user_id = action.actor_id
+ WHERE event.id = ANY ($1::bigint[])
+
+-- name: find_readers
+-- The people behind a batch of L1: their copy of the notification, their addresses and their wishes.
+-- $1 notification ids · $2 their user types
+SELECT told.id, told.event_notification_id, told.user_type, told.user_id, told.title, told.body, told.properties, told.is_read,
+       told.created_at, person.name, person.email, person.phone, person.fcm_token, person.locale, person.timezone,
+       wish.channels, wish.event_types, wish.quiet_from, wish.quiet_until,
+       (SELECT jsonb_object_agg(channel_type, jsonb_build_array(address, reason))
+          FROM undeliverable_address AS dead
+         WHERE dead.user_type = told.user_type AND dead.user_id = told.user_id) AS undeliverable,
+       now() AS now
+  FROM unnest($1::bigint[], $2::text[]) AS claimed (id, user_type)
+  JOIN notification AS told USING (id, user_type)
+  JOIN person USING (user_type, user_id)
+  LEFT JOIN notification_preference AS wish USING (user_type, user_id)
+
+-- name: append_channel_sends
+-- L2 for a whole batch. What an expansion before us wrote stays as it is: it may have been sent already.
+-- $1 the rows, as a JSON array of objects
+INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message,
+                                       headers, is_sent, outcome, last_error, next_attempt_at, not_after)
+SELECT notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message, headers, is_sent, outcome,
+       last_error, coalesce(next_attempt_at, clock_timestamp()), not_after
+  FROM jsonb_to_recordset($1) AS row (
+           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint, recipient text,
+           message jsonb, headers jsonb, is_sent boolean, outcome text, last_error text, next_attempt_at timestamptz,
+           not_after timestamptz)
+ON CONFLICT (notification_id, channel_type) DO NOTHING
+RETURNING channel_type, coalesce(outcome, 'OPEN') AS outcome
+
+-- Housekeeping.
+
+-- name: lock_purge
+-- One replica cleans up at a time; the lock goes with the transaction.
+SELECT pg_try_advisory_xact_lock(hashtext('notification-fanout purge'))
+
+-- name: purge_processed_events
+-- $1 retention · $2 limit
+DELETE FROM processed_event
+ WHERE ctid = ANY (ARRAY(
+           SELECT ctid
+             FROM processed_event
+            WHERE processed_at < now() - $1::interval
+            ORDER BY processed_at
+            LIMIT $2))

@@ -1,0 +1,80 @@
+"""One function per block of `sql/queries.sql`: each takes a connection and never commits."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from tablebell.people import Audience
+from tablebell.postgres import Connection
+from tablebell.sqlfile import load_queries
+
+SQL = load_queries("notification_fanout", "sql", "queries.sql")
+
+Rows = list[asyncpg.Record]
+
+
+async def append_processed_events(
+    connection: Connection,
+    event_ids: Sequence[UUID],
+    restaurant_ids: Sequence[int | None],
+    customer_ids: Sequence[int | None],
+    listener: str,
+) -> Rows:
+    return await connection.fetch(SQL["append_processed_events"], event_ids, restaurant_ids, customer_ids, listener)
+
+
+async def append_notifications(
+    connection: Connection, events: Sequence[Mapping[str, Any]], audience: Audience
+) -> tuple[int, int]:
+    """How many notifications were created, and how many events came after a later one of their reservation."""
+    row = await connection.fetchrow(SQL["append_notifications"], events, audience, audience.user_type)
+    return (row["created"], row["late"]) if row else (0, 0)
+
+
+async def lock_outdated(
+    connection: Connection,
+    reservation_ids: Sequence[int],
+    versions: Sequence[int],
+    audience: Audience,
+    event_types: Sequence[str],
+) -> Rows:
+    return await connection.fetch(SQL["lock_outdated"], reservation_ids, versions, audience, event_types)
+
+
+async def withdraw_channel_sends(
+    connection: Connection, event_notification_ids: Sequence[int], reasons: Sequence[str], audience: Audience
+) -> None:
+    await connection.execute(SQL["withdraw_channel_sends"], event_notification_ids, reasons, audience.user_type)
+
+
+async def find_recipients(connection: Connection, event_notification_ids: Sequence[int]) -> Rows:
+    return await connection.fetch(SQL["find_recipients"], event_notification_ids)
+
+
+async def lock_events(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
+    return await connection.fetch(SQL["lock_events"], notification_ids, user_types)
+
+
+async def find_resolutions(connection: Connection, event_notification_ids: Sequence[int]) -> Rows:
+    return await connection.fetch(SQL["find_resolutions"], event_notification_ids)
+
+
+async def find_readers(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
+    return await connection.fetch(SQL["find_readers"], notification_ids, user_types)
+
+
+async def append_channel_sends(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Rows:
+    """What was written, by channel and outcome; a row that was there before is not among it."""
+    return await connection.fetch(SQL["append_channel_sends"], rows)
+
+
+async def lock_purge(connection: Connection) -> bool:
+    return bool(await connection.fetchval(SQL["lock_purge"]))
+
+
+async def purge_processed_events(connection: Connection, retention: timedelta, limit: int) -> int:
+    status = await connection.execute(SQL["purge_processed_events"], retention, limit)
+    return int(status.rpartition(" ")[2])

@@ -1,0 +1,106 @@
+"""The reference scenario, and who is told of what."""
+
+import pytest
+
+from notification_fanout.audience import AUDIENCES
+from tablebell.events import EventType
+from tablebell.people import Audience
+from tablebell.testing import eventually
+
+from .stage import SLOT, Stage, data, frames_of, message, requested
+
+PEOPLE = {Audience.RESTAURANT: 3, Audience.CUSTOMER: 1, Audience.ADMIN: 2, Audience.AGENCY: 1}
+
+
+async def test_one_reservation_reaches_seven_people_by_all_their_channels(stage: Stage) -> None:
+    async with stage.screens() as frames, stage.replica():
+        await stage.tell(requested(1))
+        await eventually(lambda: stage.processed(1))
+        await eventually(lambda: len(frames) == 7)
+    assert await stage.count("notification_restaurant") == 3
+    assert await stage.count("notification") == 7
+    assert await stage.count("notification_outbox", "notification_type = 'RESTAURANT' AND status = 'PUBLISHED'") == 3
+    assert await stage.count("notification_outbox", "status = 'PUBLISHED'") == 7
+    assert await stage.count("notification_channel_send", "user_type = 'RESTAURANT_USER' AND is_sent IS NULL") == 9
+    by_channel = await stage.pool.fetch(
+        "SELECT user_type, channel_type, count(*) FROM notification_channel_send GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    assert [tuple(row) for row in by_channel] == [
+        ("ADMIN_USER", "EMAIL", 2),
+        ("ADMIN_USER", "SLACK", 2),
+        ("AGENCY_USER", "EMAIL", 1),
+        ("CUSTOMER", "EMAIL", 1),
+        ("CUSTOMER", "PUSH", 1),
+        ("CUSTOMER", "SMS", 1),
+        ("RESTAURANT_USER", "EMAIL", 3),
+        ("RESTAURANT_USER", "PUSH", 3),
+        ("RESTAURANT_USER", "SMS", 3),
+    ]
+
+
+async def test_each_reads_it_in_their_own_language_and_the_row_has_all_that_sending_takes(stage: Stage) -> None:
+    async with stage.replica():
+        await stage.tell(requested(17))
+        await eventually(lambda: stage.processed(1))
+    titles = await stage.pool.fetch("SELECT user_id, title FROM notification_restaurant ORDER BY user_id")
+    assert [tuple(row) for row in titles] == [
+        (50, "Nuova prenotazione ricevuta"),
+        (51, "Nuova prenotazione ricevuta"),
+        (52, "New reservation received"),
+    ]
+    row = await stage.pool.fetchrow(
+        "SELECT * FROM notification_channel_send WHERE user_id = 52 AND channel_type = 'EMAIL'"
+    )
+    assert row is not None
+    assert row["recipient"] == "sofia.costa@porto.example"
+    assert row["message"]["subject"] == "New reservation received"
+    assert "Hello Sofia Costa," in row["message"]["text"]
+    assert row["message"]["html"].startswith("<!doctype html>")
+    assert row["headers"]["correlation_id"] == "test"
+    assert row["restaurant_id"] == 10
+    assert row["not_after"] == SLOT
+    push = await stage.pool.fetchval(
+        "SELECT message FROM notification_channel_send WHERE user_id = 52 AND channel_type = 'PUSH'"
+    )
+    assert push["data"]["reservationId"] == "17"
+    slack = await stage.pool.fetch("SELECT recipient FROM notification_channel_send WHERE channel_type = 'SLACK'")
+    assert {row["recipient"] for row in slack} == {"#ops"}
+    assert await stage.pool.fetchval("SELECT DISTINCT partition FROM notification_outbox") == 1
+
+
+@pytest.mark.parametrize("event_type", [each for each, audiences in AUDIENCES.items() if audiences])
+async def test_an_event_is_told_to_those_whom_the_contract_names(stage: Stage, event_type: EventType) -> None:
+    async with stage.replica():
+        await stage.tell(message(event_type, data(1, reminder="2h"), version=2))
+        await eventually(lambda: stage.processed(1))
+    rows = await stage.pool.fetch("SELECT notification_type, count(*) FROM notification_outbox GROUP BY 1")
+    assert {row[0]: row[1] for row in rows} == {audience: PEOPLE[audience] for audience in AUDIENCES[event_type]}
+
+
+async def test_a_reservation_without_an_agency_concerns_none(stage: Stage) -> None:
+    async with stage.replica():
+        await stage.tell(requested(1, agency_id=None, customer_id=6))
+        await eventually(lambda: stage.processed(1))
+    assert await stage.count("notification_agency") == 0
+    assert await stage.count("event_notification", "audience = 'AGENCY'") == 0
+    assert await stage.count("notification") == 6
+
+
+async def test_the_live_frame_is_what_the_inbox_shows(stage: Stage) -> None:
+    async with stage.screens() as frames, stage.replica():
+        await stage.tell(requested(1))
+        await eventually(lambda: len(frames) == 7)
+    ((_, frame),) = [each for each in frames_of(frames, "notification") if each[0] == ("RESTAURANT_USER:50",)]
+    row = await stage.pool.fetchrow(
+        "SELECT n.*, e.properties AS data FROM notification AS n JOIN event_notification AS e"
+        " ON e.id = n.event_notification_id WHERE user_id = 50"
+    )
+    assert row is not None
+    assert (frame["id"], frame["title"], frame["body"]) == (row["id"], row["title"], row["body"])
+    assert frame["eventNotificationId"] == row["event_notification_id"]
+    assert frame["properties"] == row["data"]
+    assert frame["properties"]["customerName"] == "Anna Bianchi"
+    assert frame["shared"] is True
+    assert frame["actions"] == ["CONFIRMED", "REJECTED", "POSTPONED", "DISMISSED"]
+    assert frame["isRead"] is False
+    assert frame["resolution"] is None

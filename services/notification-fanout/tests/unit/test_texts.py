@@ -1,0 +1,162 @@
+"""Every text there is, and what nobody's name can make of it."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from notification_fanout.audience import AUDIENCES
+from notification_fanout.escaping import SEPTETS, plain
+from notification_fanout.language import CODES, language_of, languages
+from notification_fanout.preview import main as preview
+from notification_fanout.preview import sample
+from notification_fanout.render import Wording
+from tablebell.events import EventType
+from tablebell.messages import EmailMessage, PushMessage, SlackMessage, SmsMessage
+from tablebell.people import DURABLE_CHANNELS, Audience, Channel
+
+COMBINATIONS = [
+    (event_type, audience, code)
+    for event_type, audiences in AUDIENCES.items()
+    for audience in audiences
+    for code in CODES
+]
+EVERYTHING = [(*combination, channel) for combination in COMBINATIONS for channel in DURABLE_CHANNELS]
+LONGEST = "Maria Wilhelmina Annunziata Ñandú de la Concepción y Todos los Santos " * 4
+EVIL = (
+    "Eve\r\nBcc: all@evil.example\x00\u2028\u202e\u200b",
+    "<script>alert(1)</script><a href=x>&lt;b&gt;",
+    "<https://evil.example|here> <!channel> @here :bomb:",
+    "*big* _it_ ~no~ `rm` > quote",
+    "https://evil.example/x www.evil.example evil.example..",
+    "evil\u3002example evil\uff0eexample HTTPS\uff1a//evil",
+    "javascript:alert(1) tel:+39899 mailto:a@b",
+    "{reader} {0} {when.year} %s ${x} {{7*7}}",
+)
+LINK = re.compile("[a-z]+:[\\w/+]|www\\.\\S|\\w[.\u3002\uff0e]+\\w|@\\w", re.IGNORECASE)
+
+
+def words(event_type: EventType, audience: Audience, code: str, name: str = "Anna Bianchi") -> Wording:
+    return Wording(event_type, audience, languages()[code], sample(name, f"Da {name}", name))
+
+
+@pytest.mark.parametrize(("event_type", "audience", "code", "channel"), EVERYTHING)
+def test_every_text_is_complete_in_every_language_and_for_every_channel(
+    event_type: EventType, audience: Audience, code: str, channel: Channel
+) -> None:
+    message = words(event_type, audience, code).message(channel, "Giulia", {})
+    texts = [value for value in message.model_dump().values() if isinstance(value, str)]
+    assert texts
+    for text in texts:
+        assert text.strip()
+        assert not re.search(r"[{}]|None", text)
+
+
+@pytest.mark.parametrize(("event_type", "audience", "code"), COMBINATIONS)
+def test_an_sms_fits_into_160_characters_of_the_telephones_alphabet_even_with_the_longest_names(
+    event_type: EventType, audience: Audience, code: str
+) -> None:
+    message = words(event_type, audience, code, LONGEST).message(Channel.SMS, LONGEST, {})
+    assert isinstance(message, SmsMessage)
+    assert len(message.text) <= 160
+    assert set(message.text) <= SEPTETS
+
+
+@pytest.mark.parametrize("typed", EVIL)
+@pytest.mark.parametrize(("event_type", "audience", "code"), COMBINATIONS)
+def test_nothing_that_a_person_typed_becomes_a_header_markup_or_a_link(
+    event_type: EventType, audience: Audience, code: str, typed: str
+) -> None:
+    wording = words(event_type, audience, code, typed)
+    email = wording.message(Channel.EMAIL, typed, {})
+    assert isinstance(email, EmailMessage)
+    for one_line in (wording.text.title, wording.text.body, email.subject):
+        assert one_line.isprintable()
+    for text in (wording.text.title, wording.text.body, email.text):
+        assert not LINK.search(text), LINK.search(text)
+    # Two tags of ours follow each other, or text does; no tag is anybody else's.
+    assert set(re.findall(r"</?(\w+)", email.html)) <= {
+        "html", "head", "meta", "title", "body", "h1", "p", "table", "tr", "th", "td",
+    }  # fmt: skip
+    assert not LINK.search(re.sub(r"<[^>]*>", " ", email.html))
+
+    sms = wording.message(Channel.SMS, typed, {})
+    assert isinstance(sms, SmsMessage)
+    assert sms.text.isprintable()
+    assert not LINK.search(sms.text)
+
+    push = wording.message(Channel.PUSH, typed, {})
+    assert isinstance(push, PushMessage)
+    assert push.title.isprintable()
+
+    slack = wording.message(Channel.SLACK, typed, {})
+    assert isinstance(slack, SlackMessage)
+    assert slack.text.count("*") == 2  # around our title
+    assert not re.search(r"[<>_~`]|:\w+:", slack.text)
+    assert not LINK.search(slack.text)
+
+
+def test_a_name_reads_as_it_was_typed_when_there_is_no_harm_in_it() -> None:
+    assert plain("Zoë O'Brien-Ñúñez", 60) == "Zoë O'Brien-Ñúñez"
+    assert plain("  J.R.R.   Tolkien ", 60) == "J. R. R. Tolkien"
+    assert plain("x" * 100, 10) == "x" * 9 + "…"
+
+
+def test_a_foreign_letter_is_written_in_the_telephones_alphabet_but_a_foreign_script_is_left_alone() -> None:
+    text = words(EventType.RESERVATION_REQUESTED, Audience.RESTAURANT, "pt", "João Œrsted").message(Channel.SMS, "", {})
+    assert isinstance(text, SmsMessage)
+    assert "Joao" in text.text
+    greek = words(EventType.RESERVATION_REQUESTED, Audience.RESTAURANT, "it", "山田太郎").message(Channel.SMS, "", {})
+    assert isinstance(greek, SmsMessage)
+    assert "山田太郎" in greek.text
+
+
+@pytest.mark.parametrize(
+    ("locale", "expected"),
+    [
+        ("it", "venerdì 20 novembre 2026 alle 20:30"),
+        ("en", "Friday 20 November 2026 at 8:30 pm"),
+        ("es-MX", "viernes 20 de noviembre de 2026 a las 20:30"),
+        ("pt_BR", "sexta-feira, 20 de novembro de 2026, às 20:30"),
+        ("fr", "venerdì 20 novembre 2026 alle 20:30"),
+    ],
+)
+def test_a_time_is_the_restaurants_and_is_written_as_the_reader_writes_it(locale: str, expected: str) -> None:
+    slot = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
+    assert language_of(locale).when(slot, "Europe/Rome") == expected
+
+
+def test_the_same_moment_reads_differently_where_the_clock_differs() -> None:
+    slot = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
+    assert languages()["en"].when(slot, "Europe/Lisbon") == "Thursday 2 July 2026 at 12:30 am"
+    assert languages()["it"].short(slot, "America/New_York") == "mer 1/7 19:30"
+
+
+def test_one_guest_is_a_person_and_two_are_people() -> None:
+    assert [languages()[code].party(1) for code in CODES] == ["1 persona", "1 person", "1 persona", "1 pessoa"]
+    assert [languages()[code].party(2) for code in CODES] == ["2 persone", "2 people", "2 personas", "2 pessoas"]
+
+
+def test_the_restaurant_hears_of_a_new_reservation_in_the_words_of_the_contract() -> None:
+    text = words(EventType.RESERVATION_REQUESTED, Audience.RESTAURANT, "it").text
+    assert text.title == "Nuova prenotazione ricevuta"
+
+
+def test_the_note_is_read_by_who_cooks_and_who_wrote_it_and_by_nobody_else() -> None:
+    for audience in Audience:
+        email = words(EventType.RESERVATION_REQUESTED, audience, "en", "no nuts").message(Channel.EMAIL, "", {})
+        assert isinstance(email, EmailMessage)
+        assert ("Note: no nuts" in email.text) == (audience in (Audience.RESTAURANT, Audience.CUSTOMER))
+
+
+def test_the_preview_shows_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--event", "RESERVATION_ACCEPTED", "--audience", "CUSTOMER", "--channel", "EMAIL", "--locale", "es"]
+    assert preview(given) == 0
+    assert "Subject: Reserva confirmada" in capsys.readouterr().out
+
+
+def test_the_preview_refuses_what_nobody_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--event", "RESERVATION_ACCEPTED", "--audience", "ADMIN", "--channel", "EMAIL", "--locale", "es"]
+    with pytest.raises(SystemExit):
+        preview(given)
+    assert "ADMIN is not told of RESERVATION_ACCEPTED" in capsys.readouterr().err
