@@ -20,6 +20,8 @@ from tablebell.outage import OUTAGES, describe
 log = structlog.get_logger(__name__)
 
 CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 5.0
+CLOSE_SECONDS = 2.0
 LONGEST_PAUSE = 2.0
 HEARTBEAT_SECONDS = 20
 
@@ -46,20 +48,29 @@ class Broker:
         if not self.connected:
             raise BrokerAway("no connection to RabbitMQ")
 
-    async def open_channel(self, *, confirms: bool, prefetch: int | None = None, wait: float = 1.0) -> AbstractChannel:
-        """A new channel; waits a little for the connection if it is away, then raises BrokerAway."""
+    async def open_channel(
+        self, *, confirms: bool, prefetch: int | None = None, declare: Declare | None = None, wait: float = 1.0
+    ) -> AbstractChannel:
+        """A new channel, with what it works on declared. Raises BrokerAway if there is no connection after a while.
+
+        Every answer is waited for with a bound: a broker that stops in the middle of a call may leave it unanswered.
+        """
         try:
             async with asyncio.timeout(wait):
                 await self._connected.wait()
         except TimeoutError:
             raise BrokerAway("no connection to RabbitMQ") from None
-        connection = self._connection
-        if connection is None:
+        if self._connection is None or self._connection.is_closed:
             raise BrokerAway("the connection to RabbitMQ was lost just now")
-        async with asyncio.timeout(CONNECT_SECONDS):
-            channel = await connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
-            if prefetch is not None:
-                await channel.set_qos(prefetch_count=prefetch)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                channel = await self._connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
+                if prefetch is not None:
+                    await channel.set_qos(prefetch_count=prefetch)
+                if declare is not None:
+                    await declare(channel)
+        except RuntimeError as error:  # what aiormq raises for a connection that closes under the call
+            raise BrokerAway("the connection to RabbitMQ was lost just now") from error
         return channel
 
     async def keep_connected(self) -> None:
@@ -92,8 +103,16 @@ class Broker:
         self._connected.clear()
         if self._connection is not None:
             with contextlib.suppress(*OUTAGES):
-                async with asyncio.timeout(2.0):
+                async with asyncio.timeout(CLOSE_SECONDS):
                     await self._connection.close()
+
+
+async def close_channel(channel: AbstractChannel) -> None:
+    """Close it if it is open; a broker that is away has closed it already."""
+    if not channel.is_closed:
+        with contextlib.suppress(*OUTAGES):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await channel.close()
 
 
 @asynccontextmanager

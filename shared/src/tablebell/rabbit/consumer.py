@@ -18,7 +18,7 @@ from pamqp.commands import Basic
 
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit.connection import Broker, BrokerAway, Declare
+from tablebell.rabbit.connection import ANSWER_SECONDS, Broker, BrokerAway, Declare, close_channel
 from tablebell.rabbit.publisher import Confirmed, Outgoing, Publisher
 
 log = structlog.get_logger(__name__)
@@ -80,7 +80,7 @@ class Consumer:
                 await stop.sleep(1.0)
 
     async def _consume(self, stop: Stop) -> None:
-        channel = await self.broker.open_channel(confirms=False, prefetch=2 * self.batch_size)
+        channel = await self.broker.open_channel(confirms=False, prefetch=2 * self.batch_size, declare=self.declare)
         arrived: asyncio.Queue[Delivery] = asyncio.Queue()
 
         async def on_message(message: DeliveredMessage) -> None:
@@ -88,17 +88,16 @@ class Consumer:
 
         ending = asyncio.ensure_future(_either(stop.wait(), channel.closed()))
         try:
-            await self.declare(channel)
             underlay = await channel.get_underlay_channel()
-            await underlay.basic_consume(self.queue, on_message)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await underlay.basic_consume(self.queue, on_message)
             while batch := await self._take(arrived, ending):
                 if not await self._finish(batch, ending):
                     return
                 await underlay.basic_ack(batch[-1].tag, multiple=True)
         finally:
             ending.cancel()
-            if not channel.is_closed:
-                await channel.close()
+            await close_channel(channel)
 
     async def _take(self, arrived: asyncio.Queue[Delivery], ending: asyncio.Future[Any]) -> list[Delivery]:
         """The next batch, or nothing when it is time to end."""

@@ -16,7 +16,7 @@ from aiormq.exceptions import DeliveryError, PublishError
 from pamqp.commands import Basic
 
 from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit.connection import Broker, Declare
+from tablebell.rabbit.connection import Broker, Declare, close_channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class Publisher:
         return CONFIRMED
 
     async def close(self) -> None:
-        if self._channel is not None and not self._channel.is_closed:
-            await self._channel.close()
+        if self._channel is not None:
+            await close_channel(self._channel)
 
     async def _publish_window(self, messages: Iterable[Outgoing]) -> list[PublishOutcome]:
         return await asyncio.gather(*map(self.publish, messages))
@@ -101,7 +101,5 @@ class Publisher:
         if self._channel is None or self._channel.is_closed:
             async with self._opening:
                 if self._channel is None or self._channel.is_closed:
-                    channel = await self._broker.open_channel(confirms=True)
-                    await self._declare(channel)
-                    self._channel = channel
+                    self._channel = await self._broker.open_channel(confirms=True, declare=self._declare)
         return cast("aiormq.Channel", await self._channel.get_underlay_channel())
