@@ -37,7 +37,7 @@ demo: python ## Start everything and show it at work
 
 .PHONY: token
 token: some-python ## Print a token for a demo person (AS=restaurant_user:50, customer:5, admin_user:1, agency_user:70)
-	@$(STACK) token "$(AS)"
+	@$(STACK) token "$(if $(filter default,$(origin AS)),,$(AS))"
 
 .PHONY: env
 env: some-python ## Print the running system's addresses: eval "$(make -s env)"
@@ -55,7 +55,7 @@ setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and 
 
 .PHONY: test
 test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
-	@$(STACK) --instance test test -- $(ARGS)
+	@$(STACK) test -- $(ARGS)
 
 .PHONY: lint
 lint: python ## Check style, formatting, imports and shell scripts
@@ -91,4 +91,4 @@ python:
 # What only looks at the system, or ends it, does not need the newest environment, and works without a network.
 .PHONY: some-python
 some-python:
-	@test -x $(PYTHON) || $(BOOTSTRAP) python
+	@test -f .venv/synced || $(BOOTSTRAP) python

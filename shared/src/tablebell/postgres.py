@@ -11,8 +11,10 @@ from pydantic import SecretStr
 if TYPE_CHECKING:
     Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+    # What runs a statement: a connection, within its transaction, or the pool, in a transaction of the statement's own.
+    Executor: TypeAlias = Connection | Pool
 else:
-    Pool, Connection = asyncpg.Pool, asyncpg.Connection
+    Pool, Connection, Executor = asyncpg.Pool, asyncpg.Connection, asyncpg.Connection
 
 COMMAND_TIMEOUT = 30.0
 

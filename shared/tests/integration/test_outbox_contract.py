@@ -32,8 +32,8 @@ class Rig:
 
     async def statuses(self) -> dict[str, int]:
         async with self.pool.acquire() as connection:
-            counts = [*await self.outbox.count(connection), *await self.outbox.count_done(connection)]
-            return {count.status: count.rows for count in counts}
+            still = {count.status: count.rows for count in await self.outbox.count(connection)}
+            return still | {count.status: count.rows for count in await self.outbox.count_done(connection)}
 
     async def column(self, name: str, row_id: int):
         return await self.pool.fetchval(f"SELECT {name} FROM {self.level} WHERE id = $1", row_id)

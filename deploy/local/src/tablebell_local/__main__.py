@@ -25,7 +25,8 @@ class Command:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._instance = Instance.named(options.instance, options.state)
+        default = "test" if options.command == "test" else "dev"
+        self._instance = Instance.named(options.instance or default, options.state)
 
     def up(self) -> None:
         started = time.monotonic()
@@ -112,7 +113,7 @@ class Command:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m tablebell_local", description=__doc__)
-    top.add_argument("--instance", default="dev", help="which stack: its name below the state (default: dev)")
+    top.add_argument("--instance", help="which stack, by its name below the state (default: dev, for tests: test)")
     top.add_argument("--state", type=Path, default=STATE, help="where instances keep their state (default: .local)")
     top.add_argument(
         "--mode", default=os.environ.get("MODE", ""), help="docker or local (default: MODE, or what answers)"
@@ -140,7 +141,7 @@ def parser() -> argparse.ArgumentParser:
     token = commands.add_parser("token", help="print a token for a person, for example restaurant_user:50")
     token.add_argument("person", metavar="AS")
 
-    test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ; use --instance test")
+    test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
 
     for name in ("postgres", "rabbitmq"):
@@ -155,7 +156,7 @@ def main() -> int:
     try:
         return getattr(Command(options), options.command)() or 0
     except Failure as failure:
-        for line in last_lines(failure.log, 20) if failure.log else []:
+        for line in last_lines(failure.log, 20, failure.begin) if failure.log else []:
             print(f"  | {line}", file=sys.stderr)
         log = f"\nThe whole log: {failure.log}" if failure.log else ""
         print(f"Error: {failure}{log}", file=sys.stderr)
@@ -164,7 +165,8 @@ def main() -> int:
         print(f"Error: {error}. Was it started by another user? Then end it as that user.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nInterrupted. What was started keeps running; `make down` ends it.", file=sys.stderr)
+        kept = " What was started keeps running; `make down` ends it." if options.command in {"up", "demo"} else ""
+        print(f"\nInterrupted.{kept}", file=sys.stderr)
         return 130
 
 

@@ -25,33 +25,24 @@ class Account:
 
 
 def account_for(data: Path) -> Account:
-    """The caller's own account, or for root the owner of the data, at first `postgres`."""
+    """The caller's own account, or for root the owner of the data, at first `postgres`. So an ordinary user who
+    started the stack before root did stays the owner of its data."""
     if os.geteuid() != 0:
         return Account(())
-    user = _owner_of(data) or _postgres_user()
-    drop = (
-        "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
-    )  # fmt: skip
-    return Account((*drop, *_way_in(drop, data.parent)), user.pw_uid, user.pw_gid)
+    uid, gid = (data.stat().st_uid, data.stat().st_gid) if data.exists() else _postgres_user()
+    drop = ("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups")
+    return Account((*drop, *_way_in(drop, data.parent)), uid, gid)
 
 
-def _owner_of(data: Path) -> pwd.struct_passwd | None:
-    """An ordinary user who started the stack before root did stays the owner of its data."""
+def _postgres_user() -> tuple[int, int]:
     try:
-        owner = pwd.getpwuid(data.stat().st_uid)
-    except (FileNotFoundError, KeyError):
-        return None
-    return owner if owner.pw_uid != 0 else None
-
-
-def _postgres_user() -> pwd.struct_passwd:
-    try:
-        return pwd.getpwnam("postgres")
+        user = pwd.getpwnam("postgres")
     except KeyError:
         raise Failure(
             "PostgreSQL refuses to run as root, and there is no user “postgres” to run it as: "
             "create one with `useradd --system postgres`, or run this as an ordinary user"
         ) from None
+    return user.pw_uid, user.pw_gid
 
 
 def _way_in(drop: tuple[str, ...], directory: Path) -> tuple[str, ...]:

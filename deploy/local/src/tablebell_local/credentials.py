@@ -5,6 +5,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tablebell_local.failure import Failure
+
 KEYS = (
     "POSTGRES_PASSWORD",
     "AMQP_PASSWORD",
@@ -15,6 +17,13 @@ KEYS = (
     "CHANNEL_DISPATCHER_DB_PASSWORD",
     "SMS_TOKEN",
 )
+
+
+class Secrets(dict[str, str]):
+    """What is not there yet is a matter for whoever runs the command, not a bug."""
+
+    def __missing__(self, name: str) -> str:
+        raise Failure(f"there is no {name} yet: start the system once with `make up`")
 
 
 def load_or_create(path: Path, keys: Iterable[str] = KEYS, defaults: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import os
 import re
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -78,7 +79,7 @@ async def _acquire(descriptor: int, name: str, patience: float) -> None:
             if time.monotonic() > deadline:
                 raise Failure(f"another command has been changing the instance “{name}” for {patience:.0f} s") from None
             if not announced:
-                print(f"Waiting for another command that is changing the instance “{name}” …", flush=True)
+                print(f"Waiting for another command that is changing the instance “{name}” …", file=sys.stderr)
                 announced = True
             await asyncio.sleep(0.2)
         else:

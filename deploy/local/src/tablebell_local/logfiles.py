@@ -6,12 +6,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 POLL = 0.3
+BIG = 10 * 1024 * 1024
 
 
-def last_lines(path: Path, count: int) -> list[str]:
+def begin(path: Path) -> int:
+    """Puts a log aside that has grown big, and returns where in the file what follows will begin."""
+    if not path.exists():
+        return 0
+    if path.stat().st_size > BIG:
+        path.rename(path.with_suffix(".log.1"))
+        return 0
+    return path.stat().st_size
+
+
+def last_lines(path: Path, count: int, begin: int = 0) -> list[str]:
     try:
-        with path.open(errors="replace") as file:
-            return [line.rstrip("\n") for line in deque(file, maxlen=count)]
+        with path.open("rb") as file:
+            file.seek(begin)
+            return [line.decode(errors="replace").rstrip("\n") for line in deque(file, maxlen=count)]
     except FileNotFoundError:
         return []
 

@@ -23,20 +23,29 @@ class Mode(Protocol):
 
 def choose(requested: str, instance: Instance) -> Mode:
     """What was asked for; else what already runs locally; else containers, where an engine answers."""
-    if requested not in {"", "docker", "local"}:
-        raise Failure(f"MODE={requested} is neither docker nor local")
+    _check(requested)
     compose = Compose()
     if requested == "docker" and not compose.is_possible:
         print("There is no docker-compose.yml: using local processes instead.", file=sys.stderr)
-    if requested == "docker" and compose.is_possible:
-        return compose
-    if requested == "" and compose.is_possible and not find(instance.directory) and engine_answers():
+    if not compose.is_possible or requested == "local":
+        return Local(instance)
+    if requested == "docker" or (not find(instance.directory) and engine_answers()):
         return compose
     return Local(instance)
 
 
 def running_everywhere(requested: str, instance: Instance) -> list[Mode]:
     """For `down`, which is to leave nothing running, however it was started."""
+    _check(requested)
     compose = Compose()
-    containers: list[Mode] = [compose] if compose.is_possible and engine_answers() else []
-    return containers if requested == "docker" and containers else [Local(instance), *containers]
+    modes: list[Mode] = []
+    if requested != "docker" or not compose.is_possible:
+        modes.append(Local(instance))
+    if compose.is_possible and (requested == "docker" or (requested == "" and engine_answers())):
+        modes.append(compose)
+    return modes
+
+
+def _check(requested: str) -> None:
+    if requested not in {"", "docker", "local"}:
+        raise Failure(f"MODE={requested} is neither docker nor local")

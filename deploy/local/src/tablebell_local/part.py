@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tablebell_local import logfiles
 from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
@@ -29,6 +30,7 @@ class Part(ABC):
         self.instance = instance
         self.ports = ports
         self.preferred_ports = preferred
+        self.log_begin = 0
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,6 +68,7 @@ class Part(ABC):
         return any(p.config == self.config() for p in find(self.instance.directory, self.name))
 
     async def start(self) -> None:
+        self.log_begin = logfiles.begin(self.log)
         prefix = await self.prepare()
         self._child = spawn(
             [*prefix, *self.command()],
@@ -101,7 +104,7 @@ async def bring_up(part: Part, board: Board) -> None:
     problem = await _wait_for_health(part, part.start_limit)
     if problem is not None:
         board.failed(part.name, problem)
-        raise Failure(f"{part.name} did not start: {problem}", part.log)
+        raise Failure(f"{part.name} did not start: {problem}", part.log, part.log_begin)
     board.ready(part.name)
 
 

@@ -91,7 +91,12 @@ def _channel_dispatcher(site: Site) -> dict[str, str]:
 def _ws_gateway(site: Site) -> dict[str, str]:
     pages = [site.port("reservation-api"), site.port("sandbox")]
     origins = [f"http://{host}:{port}" for port in pages for host in ("127.0.0.1", "localhost")]
-    return {"AMQP_URL": site.amqp_url, "WS_ALLOWED_ORIGINS": ",".join(origins), **_tokens(site)}
+    return {
+        "AMQP_URL": site.amqp_url,
+        "WS_ALLOWED_ORIGINS": ",".join(origins),
+        "PUBLIC_API_URL": f"http://127.0.0.1:{site.port('reservation-api')}",
+        **_tokens(site),
+    }
 
 
 SPECS = (

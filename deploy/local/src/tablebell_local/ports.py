@@ -38,10 +38,9 @@ class PortBook:
             self._ports = {str(name): int(port) for name, port in json.loads(path.read_text()).items()}
 
     def __getitem__(self, name: str) -> int:
+        if name not in self._ports:
+            raise Failure(f"{name} has no port yet: start the system once with `make up`")
         return self._ports[name]
-
-    def get(self, name: str) -> int | None:
-        return self._ports.get(name)
 
     def settle(self, preferred: Mapping[str, int], held: Collection[str]) -> list[Moved]:
         """Gives every name a port. `held` are the names whose own process listens there now."""

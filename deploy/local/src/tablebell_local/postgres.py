@@ -84,15 +84,20 @@ class Postgres(Part):
 
     async def problem(self) -> str | None:
         try:
-            connection = await asyncpg.connect(self.url("postgres"), timeout=5, ssl=False)
-        except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+            async with asyncio.timeout(5):
+                connection = await asyncpg.connect(self.url("postgres"), ssl=False)
+                await connection.close()
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             return f"no connection at {self.address}: {error}"
+        return None
+
+    async def ensure_database(self) -> None:
+        connection = await asyncpg.connect(self.url("postgres"), timeout=5, ssl=False)
         try:
             if not await connection.fetchval("SELECT true FROM pg_database WHERE datname = $1", DATABASE):
                 await connection.execute(f"CREATE DATABASE {DATABASE}")
         finally:
             await connection.close(timeout=5)
-        return None
 
     def _url(self, user: str, secret: str, database: str) -> str:
         return f"postgresql://{user}:{quote(self._secrets[secret], safe='')}@{self.address}/{database}"
@@ -126,7 +131,7 @@ class Postgres(Part):
                     timeout=120,
                 )
         except subprocess.SubprocessError as error:
-            raise Failure(f"the database cluster could not be created: {error}", self.log) from error
+            raise Failure(f"the database cluster could not be created: {error}", self.log, self.log_begin) from error
         finally:
             password.unlink()
         unfinished.rename(self._data)

@@ -19,8 +19,6 @@ STACK_MARK = "TABLEBELL_STACK"
 PART_MARK = "TABLEBELL_PART"
 CONFIG_MARK = "TABLEBELL_CONFIG"
 
-BIG_LOG = 10 * 1024 * 1024
-
 
 @dataclass(frozen=True)
 class Process:
@@ -69,8 +67,6 @@ def spawn(
 ) -> "subprocess.Popen[bytes]":
     """Starts a process in a session of its own, so that it outlives the command that started it."""
     marks = {STACK_MARK: str(stack), PART_MARK: part, CONFIG_MARK: config}
-    if log.exists() and log.stat().st_size > BIG_LOG:
-        log.rename(log.with_suffix(".log.1"))
     with log.open("ab") as output:
         return subprocess.Popen(
             command,
@@ -88,7 +84,9 @@ async def end(find_pids: Callable[[], list[int]], steps: Sequence[tuple[signal.S
     end kills everything that is left. A child is its parent's to end, so only the topmost get a signal."""
     for step, patience in steps:
         pids = find_pids()
-        _send([pid for pid in pids if _parent(pid) not in pids], step)
+        topmost = [pid for pid in pids if _parent(pid) not in pids]
+        _send(topmost, step)
+        _send(topmost, signal.SIGCONT)  # a frozen process hears of it only when it goes on
         if await _gone(find_pids, patience):
             return
     for _ in range(20):

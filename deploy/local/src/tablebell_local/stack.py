@@ -6,7 +6,7 @@ import signal
 from collections.abc import Coroutine, Sequence
 
 from tablebell_local.board import Board
-from tablebell_local.credentials import load, load_or_create
+from tablebell_local.credentials import Secrets, load, load_or_create
 from tablebell_local.epmd import Epmd
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
@@ -25,25 +25,30 @@ class Stack:
         self.instance = instance
         self.programs = Programs()
         self.ports = PortBook(instance.path("ports.json"))
-        self.secrets = load(instance.path("secrets.env"))
+        self.secrets = Secrets(load(instance.path("secrets.env")))
         self.postgres = Postgres(instance, self.ports, self.programs, self.secrets)
         self.epmd = Epmd(instance, self.ports, self.programs)
         self.rabbitmq = RabbitMq(instance, self.ports, self.programs, self.secrets)
         self.servers: tuple[Part, ...] = (self.postgres, self.epmd, self.rabbitmq)
 
-    async def servers_up(self, board: Board) -> None:
-        self.programs.ensure()
+    def prepare(self, parts: Sequence[Part], board: Board) -> None:
+        """What must be there before the first of the parts is started."""
         self.instance.create()
         self.secrets |= load_or_create(self.instance.path("secrets.env"))
-        self.settle_ports(self.servers, board)
+        self._settle_ports(parts, board)
 
+    async def servers_up(self, board: Board) -> None:
         async def broker() -> None:
             await bring_up(self.epmd, board)
             await bring_up(self.rabbitmq, board)
 
-        await together(bring_up(self.postgres, board), broker())
+        async def database() -> None:
+            await bring_up(self.postgres, board)
+            await self.postgres.ensure_database()
 
-    def settle_ports(self, parts: Sequence[Part], board: Board) -> None:
+        await together(database(), broker())
+
+    def _settle_ports(self, parts: Sequence[Part], board: Board) -> None:
         running = [part for part in parts if part.pids()]
         wishes = {name: wish for part in parts for name, wish in part.preferred_ports.items()}
         if not self.instance.has_fixed_ports:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from tablebell_local.failure import Failure
 from tablebell_local.part import Part
 
 COLOURS = {"healthy": "green", "unhealthy": "red", "stopped": "dim"}
@@ -45,7 +46,10 @@ async def _look_at(part: Part) -> Line:
     pids = part.pids()
     if not pids:
         return Line(part.name, "stopped")
-    problem = await part.problem()
+    try:
+        problem = await part.problem()
+    except Failure as failure:
+        return Line(part.name, "unhealthy", min(pids), _age(min(pids)), "", str(failure))
     state = "healthy" if problem is None else "unhealthy"
     return Line(part.name, state, min(pids), _age(min(pids)), part.address, problem or "")
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from tablebell_local import logfiles
 from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
@@ -61,9 +62,9 @@ class System:
         unknown = set(only) - {service.name for service in services}
         if unknown:
             raise Failure(f"there is no part {', '.join(sorted(unknown))}")
-        await self.stack.servers_up(board)
-        self.stack.settle_ports(services, board)
+        self.stack.prepare([*self.stack.servers, *services], board)
         self._write_fcm_credentials()
+        await self.stack.servers_up(board)
         await self._end_surplus({service.name for service in services}, board)
 
         async def after_schema() -> None:
@@ -78,8 +79,12 @@ class System:
         passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
         environment = {"DATABASE_URL": self.stack.postgres.url(), **passwords}
         board.set("schema", "migrating")
-        for step in ("upgrade", "demo-data"):
-            await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        try:
+            for step in ("upgrade", "demo-data"):
+                await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        except Failure as failure:
+            board.failed("schema", str(failure))
+            raise
         board.ready("schema")
 
     def _write_fcm_credentials(self) -> None:
@@ -93,6 +98,7 @@ class System:
 
     def _run(self, part: str, module: list[str], environment: Mapping[str, str]) -> None:
         log = self.instance.log(part)
+        begin = logfiles.begin(log)
         try:
             with log.open("ab") as output:
                 subprocess.run(
@@ -106,9 +112,9 @@ class System:
                     timeout=STEP_LIMIT,
                 )
         except subprocess.CalledProcessError as error:
-            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log) from None
+            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log, begin) from None
         except subprocess.TimeoutExpired:
-            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log) from None
+            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log, begin) from None
 
     async def _end_surplus(self, wanted: Collection[str], board: Board) -> None:
         servers = {part.name for part in self.stack.servers}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from tablebell_local.board import Board
+from tablebell_local.failure import Failure
 from tablebell_local.instance import PROJECT, Instance
 from tablebell_local.processes import CONFIG_MARK, PART_MARK, STACK_MARK
 from tablebell_local.stack import Stack
@@ -21,7 +22,10 @@ KEEP = "keep"
 def run(instance: Instance, arguments: Sequence[str]) -> int:
     """Several runs may share the servers: each holds a shared lock on `users`, and only who can get it for
     itself alone at the end stops them, unless somebody asked with `servers` to keep them."""
-    signal.signal(signal.SIGTERM, _leave)
+    if instance.name == "dev":
+        raise Failure("tests would end the developer's own servers with them: use another instance")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
     instance.create()
     with instance.path("users").open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
@@ -79,12 +83,15 @@ def _pytest(stack: Stack, arguments: Sequence[str]) -> int:
             continue
         except SystemExit:
             process.terminate()
+            process.wait(timeout=30)
             raise
 
 
 async def _up(stack: Stack) -> None:
     async with stack.instance.locked():
+        stack.programs.ensure()
         with Board() as board:
+            stack.prepare(stack.servers, board)
             await stack.servers_up(board)
 
 

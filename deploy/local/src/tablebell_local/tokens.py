@@ -16,8 +16,8 @@ def issue(person: str, secret: str, now: datetime | None = None) -> str:
     """`person` is like restaurant_user:50."""
     match = re.fullmatch(r"([A-Za-z_]+):([1-9]\d*)", person)
     if match is None or match[1].upper() not in USER_TYPES:
-        types = ", ".join(f"{name.lower()}:ID" for name in USER_TYPES)
-        raise Failure(f"“{person}” is nobody: say who as one of {types}, for example AS=restaurant_user:50")
+        types = " or ".join(f"{name.lower()}:ID" for name in USER_TYPES)
+        raise Failure(f"“{person}” is nobody: say who with AS={types}, for example AS=restaurant_user:50")
     issued = now or datetime.now(UTC)
     claims = {
         "sub": match[2],

@@ -17,7 +17,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 
-from tablebell.postgres import Connection
+from tablebell.postgres import Executor
 from tablebell.sqlfile import load_queries
 
 
@@ -79,12 +79,12 @@ class Outbox:
         self.level = level
         self.sql: Mapping[str, str] = load_queries("tablebell.outbox", "sql", f"{level}.sql")
 
-    async def append(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    async def append(self, connection: Executor, rows: Sequence[Mapping[str, Any]]) -> list[int]:
         """Add rows, given as the level's columns by name."""
         return [row["id"] for row in await connection.fetch(self.sql["append"], list(rows))]
 
     async def claim(
-        self, connection: Connection, scope: Any, *, limit: int, lease: timedelta, after: Position = START
+        self, connection: Executor, scope: Any, *, limit: int, lease: timedelta, after: Position = START
     ) -> Batch:
         """Lease up to `limit` due rows of `scope`: partitions for L0 and L1, a channel for L2."""
         token = uuid4()
@@ -93,43 +93,43 @@ class Outbox:
         return Batch(token, [row for row in rows if row["leased"]], reached, more=len(rows) >= limit)
 
     async def extend_if_leased(
-        self, connection: Connection, ids: Sequence[int], token: UUID, lease: timedelta
+        self, connection: Executor, ids: Sequence[int], token: UUID, lease: timedelta
     ) -> list[int]:
         """Which of the rows are still ours; their lease starts anew."""
         return _ids(await connection.fetch(self.sql["extend_if_leased"], ids, token, lease))
 
-    async def complete_if_leased(self, connection: Connection, ids: Sequence[int], token: UUID) -> list[int]:
+    async def complete_if_leased(self, connection: Executor, ids: Sequence[int], token: UUID) -> list[int]:
         return _ids(await connection.fetch(self.sql["complete_if_leased"], ids, token))
 
     async def fail_if_leased(
-        self, connection: Connection, failures: Sequence[Failure], token: UUID, max_attempts: int
+        self, connection: Executor, failures: Sequence[Failure], token: UUID, max_attempts: int
     ) -> dict[int, str]:
         """Count an attempt and try again after a pause, or bury the row if that was the last; the new status by id."""
         ids, errors, pauses = _columns(failures)
         rows = await connection.fetch(self.sql["fail_if_leased"], ids, token, errors, pauses, max_attempts)
         return {row["id"]: row["status"] for row in rows}
 
-    async def bury_if_leased(self, connection: Connection, failures: Sequence[Failure], token: UUID) -> list[int]:
+    async def bury_if_leased(self, connection: Executor, failures: Sequence[Failure], token: UUID) -> list[int]:
         """Give up at once: another attempt could not end differently."""
         ids, errors, _ = _columns(failures)
         return _ids(await connection.fetch(self.sql["bury_if_leased"], ids, token, errors))
 
-    async def release_if_leased(self, connection: Connection, failures: Sequence[Failure], token: UUID) -> list[int]:
+    async def release_if_leased(self, connection: Executor, failures: Sequence[Failure], token: UUID) -> list[int]:
         """Put rows back as they were, without counting an attempt: what stood in the way was no fault of theirs."""
         ids, errors, pauses = _columns(failures)
         return _ids(await connection.fetch(self.sql["release_if_leased"], ids, token, errors, pauses))
 
-    async def requeue(self, connection: Connection, ids: Sequence[int]) -> list[int]:
+    async def requeue(self, connection: Executor, ids: Sequence[int]) -> list[int]:
         """Give dead rows all their attempts again."""
         return _ids(await connection.fetch(self.sql["requeue"], ids))
 
-    async def discard(self, connection: Connection, ids: Sequence[int]) -> list[int]:
+    async def discard(self, connection: Executor, ids: Sequence[int]) -> list[int]:
         """Close dead rows for good."""
         return _ids(await connection.fetch(self.sql["discard"], ids))
 
     async def find(
         self,
-        connection: Connection,
+        connection: Executor,
         *,
         status: str,
         ids: Sequence[int] | None = None,
@@ -139,15 +139,15 @@ class Outbox:
     ) -> list[asyncpg.Record]:
         return await connection.fetch(self.sql["find"], status, ids, error_contains, after_id, limit)
 
-    async def count(self, connection: Connection) -> list[Count]:
+    async def count(self, connection: Executor) -> list[Count]:
         """What is open or dead, by status, with the oldest of each: cheap, whatever the history holds."""
         return [Count(**row) for row in await connection.fetch(self.sql["count"])]
 
-    async def count_done(self, connection: Connection) -> list[CountDone]:
+    async def count_done(self, connection: Executor) -> list[CountDone]:
         """What is done, by status: reads the index of the whole history, so not for a metric that is scraped."""
         return [CountDone(**row) for row in await connection.fetch(self.sql["count_done"])]
 
-    async def purge(self, connection: Connection, *, older_than: timedelta, limit: int) -> int:
+    async def purge(self, connection: Executor, *, older_than: timedelta, limit: int) -> int:
         """Delete up to `limit` done rows past the retention; call it until it returns fewer. Dead rows stay."""
         return len(await connection.fetch(self.sql["purge"], older_than, limit))
 

@@ -3,12 +3,20 @@
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 
-async def eventually(probe: Callable[[], T | Awaitable[T]], within: float = 10.0, every: float = 0.01) -> T:
+@overload
+async def eventually(probe: Callable[[], Awaitable[T]], within: float = ..., every: float = ...) -> T: ...
+
+
+@overload
+async def eventually(probe: Callable[[], T], within: float = ..., every: float = ...) -> T: ...
+
+
+async def eventually(probe: Callable[[], Any], within: float = 10.0, every: float = 0.01) -> Any:
     """The probe's first truthy answer; fails with its last one when it never comes."""
     deadline = asyncio.get_running_loop().time() + within
     while True:

@@ -1,0 +1,61 @@
+"""What a measurement is given and what it gives back.
+
+A module of this package measures one hop: `async def measure(rig: Rig) -> list[Figure]`. It measures its raw ceiling in
+the same run, taking turns with it, since this machine's speed at another time says nothing.
+"""
+
+import time
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from pydantic import SecretStr
+
+from tablebell.testing import Database, Servers
+from tablebell.testing.database import copy_template, drop
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    name: str
+    value: float
+    unit: str
+    ceiling: float | None = None
+    """What the same machine did without us, in the same unit and run."""
+    bar: str = ""
+    ok: bool | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        return self.value / self.ceiling if self.ceiling else None
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    servers: Servers
+    template: str
+    hop: str
+    started: float
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[Database]:
+        """A fresh, migrated database with the people of the demo."""
+        database = await copy_template(self.servers.database_url, self.template)
+        try:
+            yield database
+        finally:
+            await drop(self.servers.database_url, database.name)
+
+    @asynccontextmanager
+    async def vhost(self) -> AsyncIterator[SecretStr]:
+        name = f"bench-{uuid.uuid4().hex[:12]}"
+        try:
+            yield await self.servers.create_vhost(name)
+        finally:
+            await self.servers.delete_vhost(name)
+
+    def say(self, text: str) -> None:
+        """Progress, for who waits."""
+        print(f"{time.monotonic() - self.started:6.1f} s  {self.hop}: {text}", flush=True)

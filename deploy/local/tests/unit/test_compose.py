@@ -1,0 +1,50 @@
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from tablebell_local import compose
+from tablebell_local.compose import Compose, Container
+from tablebell_local.credentials import KEYS, load
+from tablebell_local.instance import PROJECT
+
+
+def test_the_environment_has_every_variable_of_the_example_and_a_value_for_each(tmp_path: Path) -> None:
+    (tmp_path / ".env.example").write_text((PROJECT / ".env.example").read_text())
+
+    values = Compose(tmp_path).write_environment()
+
+    assert values.keys() == load(PROJECT / ".env.example").keys() >= set(KEYS)
+    assert all(values.values())
+    assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
+    assert Compose(tmp_path).write_environment() == values
+
+
+@pytest.mark.parametrize(
+    ("container", "is_well", "is_lost"),
+    [
+        (Container("api", "running", 0, "healthy"), True, False),
+        (Container("api", "running", 0, "starting"), False, False),
+        (Container("api", "running", 0, "unhealthy"), False, False),
+        (Container("prometheus", "running", 0, "-"), True, False),
+        (Container("migrations", "exited", 0, "-"), True, False),
+        (Container("migrations", "exited", 1, "-"), False, True),
+    ],
+)
+def test_a_container_is_well_or_may_become_so_or_never_will(container: Container, is_well: bool, is_lost: bool) -> None:
+    assert (container.is_well, container.is_lost) == (is_well, is_lost)
+
+
+@pytest.mark.parametrize(("script", "answers"), [("exit 0", True), ("exit 1", False), ("exec sleep 30", False)])
+def test_an_engine_that_refuses_or_hangs_is_none(
+    script: str, answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\n{script}\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    started = time.monotonic()
+
+    assert compose.engine_answers() is answers
+    assert time.monotonic() - started < 5

@@ -1,0 +1,41 @@
+"""Secrets are made once, kept, and readable by their owner alone."""
+
+import stat
+from pathlib import Path
+
+from tablebell_local.credentials import KEYS, load, load_or_create
+
+
+def test_every_secret_is_random_and_long(tmp_path: Path) -> None:
+    first = load_or_create(tmp_path / "a.env")
+    second = load_or_create(tmp_path / "b.env")
+
+    assert first.keys() == set(KEYS)
+    assert not set(first.values()) & set(second.values())
+    assert min(map(len, first.values())) >= 32
+
+
+def test_the_file_is_its_owners_alone_even_if_it_was_not(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.env"
+    path.touch(mode=0o644)
+
+    load_or_create(path)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_secrets_stay_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "secrets.env"
+
+    assert load_or_create(path) == load_or_create(path) == load(path)
+
+
+def test_what_a_newer_version_needs_is_added_and_nothing_else_changes(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("# mine\nOLD=kept\nAPI_PORT=9000")
+
+    values = load_or_create(path, keys=["OLD", "NEW"], defaults={"API_PORT": "8080", "WS_PORT": "8081"})
+
+    assert values["OLD"] == "kept"
+    assert values["API_PORT"] == "9000"
+    assert path.read_text() == f"# mine\nOLD=kept\nAPI_PORT=9000\nWS_PORT=8081\nNEW={values['NEW']}\n"

@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+
+from tablebell_local import logfiles
+
+
+def test_only_what_was_written_since_the_start_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "relay.log"
+    log.write_text("before\n")
+    begin = logfiles.begin(log)
+    with log.open("a") as file:
+        file.write("one\ntwo\nthree\n")
+
+    assert logfiles.last_lines(log, 2, begin) == ["two", "three"]
+    assert logfiles.last_lines(log, 9, begin) == ["one", "two", "three"]
+
+
+def test_a_big_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfiles, "BIG", 3)
+    log = tmp_path / "relay.log"
+    log.write_text("long\n")
+
+    assert logfiles.begin(log) == 0
+    assert not log.exists()
+    assert (tmp_path / "relay.log.1").read_text() == "long\n"
+
+
+def test_following_gives_whole_lines_once_and_starts_over_with_a_new_file(tmp_path: Path) -> None:
+    log = tmp_path / "relay.log"
+    log.write_text("old\nhalf")
+    positions = {log: 4}
+
+    assert list(logfiles._added(log, positions)) == []
+    log.write_text("old\nhalf a line\n")
+    assert list(logfiles._added(log, positions)) == ["half a line"]
+    assert list(logfiles._added(log, positions)) == []
+    log.write_text("new\n")
+    assert list(logfiles._added(log, positions)) == ["new"]

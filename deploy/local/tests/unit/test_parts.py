@@ -1,0 +1,89 @@
+"""Each service is told what it needs, and nothing that it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from tablebell_local.instance import Instance
+from tablebell_local.parts import SPECS
+from tablebell_local.ports import PortBook
+from tablebell_local.service import Service, find_replica, replica_name
+from tablebell_local.system import System
+
+NAMED = {spec.name: spec for spec in SPECS}
+
+
+class Everywhere:
+    """A site whose every fact can be recognised in a setting."""
+
+    amqp_url = "amqp://broker"
+    fcm_credentials = Path("/fcm.json")
+
+    def database_url(self, service: str) -> str:
+        return f"postgresql://{service}"
+
+    def secret(self, name: str) -> str:
+        return f"secret {name}"
+
+    def port(self, name: str) -> int:
+        return {"reservation-api": 8090, "sandbox": 8085}.get(name, 1)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_service_connects_as_itself(name: str) -> None:
+    url = NAMED[name].settings(Everywhere()).get("DATABASE_URL")
+
+    assert url in {None, f"postgresql://{name}"}
+
+
+def test_only_who_needs_the_database_or_the_broker_or_the_secret_gets_it() -> None:
+    def given(variable: str) -> set[str]:
+        return {name for name, spec in NAMED.items() if variable in spec.settings(Everywhere())}
+
+    workers = {"event-relay", "notification-fanout"}
+    assert given("DATABASE_URL") == workers | {"reservation-api", "channel-dispatcher"}
+    assert given("AMQP_URL") == workers | {"ws-gateway"}
+    assert given("JWT_SECRET") == {"reservation-api", "ws-gateway"}
+    assert given("SMTP_URL") == given("SLACK_WEBHOOK_URL") == {"channel-dispatcher"}
+
+
+def test_the_dispatcher_and_the_sandbox_agree() -> None:
+    dispatcher = NAMED["channel-dispatcher"].settings(Everywhere())
+    sandbox = NAMED["sandbox"].settings(Everywhere())
+
+    assert dispatcher["SMS_TOKEN"] == sandbox["SANDBOX_SMS_TOKEN"]
+    assert dispatcher["SMS_ACCOUNT"] == sandbox["SANDBOX_SMS_ACCOUNT"]
+    assert dispatcher["FCM_CREDENTIALS_FILE"] == sandbox["SANDBOX_FCM_CREDENTIALS_FILE"]
+
+
+def test_browsers_may_connect_from_the_page_of_an_api_that_had_to_move() -> None:
+    assert "http://localhost:8090" in NAMED["ws-gateway"].settings(Everywhere())["WS_ALLOWED_ORIGINS"].split(",")
+
+
+@pytest.mark.parametrize("number", [1, 2, 12])
+@pytest.mark.parametrize("name", NAMED)
+def test_a_replica_is_known_by_its_name(name: str, number: int) -> None:
+    assert find_replica(replica_name(NAMED[name], number)) == (NAMED[name], number)
+
+
+def test_replicas_want_ports_of_their_own(tmp_path: Path) -> None:
+    system = System(Instance.named("dev", tmp_path))
+    services = system.services({"event-relay": 3, "notification-fanout": 2})
+
+    wishes = [wish for service in services for wish in service.preferred_ports.values()]
+
+    assert len(wishes) == len(set(wishes)) == 13
+    assert [s.name for s in services if s.name.startswith("event")] == ["event-relay", "event-relay-2", "event-relay-3"]
+
+
+def test_tuning_is_handed_on_and_counts_as_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = PortBook(tmp_path / "ports.json")
+    ports.settle({"event-relay": 31_999}, held=())
+    instance = Instance.named("dev", tmp_path)
+    service = Service(NAMED["event-relay"], 1, instance, ports, Everywhere())
+    before = service.config()
+
+    monkeypatch.setenv("BATCH_SIZE", "7")
+
+    assert service.settings()["BATCH_SIZE"] == "7"
+    assert service.config() != before

@@ -1,0 +1,55 @@
+"""uvicorn's HTTP protocol behind a Listener.
+
+uvicorn's own Server is left out: it owns its signals and its port, and here five ports share one process and
+each must be able to close and reopen.
+"""
+
+import asyncio
+from typing import Any
+
+import uvicorn
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from tablebell_sandbox.listener import Listener
+
+# Longer than any client keeps an idle connection, so that it is never the sandbox that closes one in mid-flight.
+KEEP_ALIVE_SECONDS = 120
+
+
+def http_listener(setting: str, host: str, port: int, app: ASGIApp) -> Listener:
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+    )
+    config.load()
+    state = ServerState()
+
+    def connect() -> asyncio.BaseProtocol:
+        shared: dict[str, Any] = {}
+        protocol: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+            config=config, server_state=state, app_state=shared
+        )
+        shared["connection"] = protocol
+        return protocol
+
+    return Listener(setting, host, port, factory=connect, connections=state.connections)
+
+
+class NoResponse(Response):
+    """Closes the connection without a word."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - that is the point
+        scope["state"]["connection"].transport.abort()
+        await wait_for_disconnect(receive)
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,213 @@
+"""Publishing and consuming against a real broker, which is taken away in the middle."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from aio_pika.abc import AbstractChannel
+from pamqp.commands import Basic
+from pydantic import SecretStr
+
+from tablebell.lifecycle import Stop
+from tablebell.rabbit import (
+    Broker,
+    Confirmed,
+    Consumer,
+    Delivery,
+    Done,
+    Outgoing,
+    Poison,
+    Publisher,
+    Refused,
+    Unreachable,
+    Verdict,
+)
+from tablebell.testing import Servers, eventually
+from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
+
+QUEUE = "event-stream.restaurant"
+
+
+def message(body: bytes, routing_key: str = "reservation.requested") -> Outgoing:
+    return Outgoing(EVENT_EXCHANGE, routing_key, body, Basic.Properties(message_id=body.hex(), delivery_mode=2))
+
+
+def numbered(count: int, start: int = 0) -> list[Outgoing]:
+    return [message(str(n).encode()) for n in range(start, start + count)]
+
+
+@pytest.fixture
+async def publisher(broker: Broker) -> AsyncIterator[Publisher]:
+    publisher = Publisher(broker, declare_events, confirm_seconds=5.0, window=100)
+    yield publisher
+    await publisher.close()
+
+
+class Inbox:
+    """A handler that remembers what it was given, in order, and judges by the body."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.batches: list[int] = []
+        self.fail_with: list[Exception] = []
+
+    async def __call__(self, batch: Sequence[Delivery]) -> Sequence[Verdict]:
+        if self.fail_with:
+            raise self.fail_with.pop()
+        if any(delivery.body == b"crash" for delivery in batch):
+            raise ValueError("cannot read this")
+        self.batches.append(len(batch))
+        self.bodies += [delivery.body for delivery in batch if delivery.body != b"poison"]
+        return [Poison("it says so") if delivery.body == b"poison" else Done() for delivery in batch]
+
+
+def consumer(broker: Broker, inbox: Inbox, **options: float) -> Consumer:
+    return Consumer(broker, QUEUE, DEAD_QUEUE, inbox, declare_events, **options)  # type: ignore[arg-type]
+
+
+async def depth(broker: Broker, queue: str) -> int:
+    channel = await broker.open_channel(confirms=False, wait=10)
+    try:
+        declared = await channel.declare_queue(queue, passive=True)
+        return declared.declaration_result.message_count or 0
+    finally:
+        await channel.close()
+
+
+async def test_what_is_published_is_confirmed_and_in_every_listeners_queue(
+    broker: Broker, publisher: Publisher
+) -> None:
+    outcomes = await publisher.publish_all(numbered(250))
+    assert outcomes == [Confirmed()] * 250
+    for queue in EVENT_QUEUES.values():
+        assert await depth(broker, queue) == 250
+
+
+async def test_messages_arrive_in_the_order_in_which_they_were_published(broker: Broker, publisher: Publisher) -> None:
+    await publisher.publish_all(numbered(500))
+    inbox, stop = Inbox(), Stop()
+    running = asyncio.create_task(consumer(broker, inbox, batch_size=64).run(stop))
+    await eventually(lambda: len(inbox.bodies) == 500)
+    stop.request()
+    await running
+    assert inbox.bodies == [str(n).encode() for n in range(500)]
+    assert max(inbox.batches) <= 64
+    assert await depth(broker, QUEUE) == 0
+
+
+async def test_an_unroutable_message_is_refused_and_the_others_are_not(publisher: Publisher) -> None:
+    outcomes = await publisher.publish_all([message(b"a"), message(b"b", "nobody.listens"), message(b"c")])
+    assert outcomes == [
+        Confirmed(),
+        Refused("unroutable: no queue is bound to 'event-stream' for 'nobody.listens'"),
+        Confirmed(),
+    ]
+
+
+async def test_poison_goes_to_the_dead_queue_with_its_reason_and_the_rest_are_done(
+    broker: Broker, publisher: Publisher
+) -> None:
+    await publisher.publish_all([message(b"1"), message(b"poison"), message(b"2"), message(b"crash"), message(b"3")])
+    inbox, stop = Inbox(), Stop()
+    running = asyncio.create_task(consumer(broker, inbox, batch_size=10, linger_seconds=0.05).run(stop))
+    await eventually(lambda: len(inbox.bodies) == 3)
+    channel = await broker.open_channel(confirms=False)
+    dead = await drain(channel, 2)
+    stop.request()
+    await running
+    assert inbox.bodies == [b"1", b"2", b"3"]
+    assert dead == {b"poison": "it says so", b"crash": "ValueError: cannot read this"}
+    assert await depth(broker, QUEUE) == 0
+
+
+async def drain(channel: AbstractChannel, count: int) -> dict[bytes, str]:
+    queue = await channel.get_queue(DEAD_QUEUE)
+    found: dict[bytes, str] = {}
+    while len(found) < count:
+        letter = await queue.get(timeout=10, fail=False)
+        if letter is None:
+            await asyncio.sleep(0.02)
+            continue
+        assert letter.headers["x-dead-queue"] == QUEUE
+        assert letter.headers["x-dead-routing-key"] == "reservation.requested"
+        found[letter.body] = str(letter.headers["x-dead-reason"])
+        await letter.ack()
+    return found
+
+
+async def test_an_outage_of_the_handler_is_waited_out_and_nothing_is_overtaken(
+    broker: Broker, publisher: Publisher
+) -> None:
+    await publisher.publish_all(numbered(20))
+    inbox, stop = Inbox(), Stop()
+    inbox.fail_with = [ConnectionRefusedError("the database is away")] * 3
+    running = asyncio.create_task(consumer(broker, inbox, batch_size=5).run(stop))
+    await eventually(lambda: len(inbox.bodies) == 20)
+    stop.request()
+    await running
+    assert inbox.bodies == [str(n).encode() for n in range(20)]
+    assert await depth(broker, DEAD_QUEUE) == 0
+
+
+async def test_what_was_not_finished_at_a_stop_is_delivered_to_the_next(broker: Broker, publisher: Publisher) -> None:
+    await publisher.publish_all(numbered(10))
+    never, first_stop = Inbox(), Stop()
+    never.fail_with = [ConnectionRefusedError("the database is away")] * 1000
+    first = asyncio.create_task(consumer(broker, never, batch_size=5).run(first_stop))
+    await eventually(lambda: len(never.fail_with) < 1000)
+    first_stop.request()
+    await asyncio.wait_for(first, 10)
+    inbox, stop = Inbox(), Stop()
+    second = asyncio.create_task(consumer(broker, inbox, batch_size=5).run(stop))
+    await eventually(lambda: len(inbox.bodies) == 10)
+    stop.request()
+    await second
+    assert inbox.bodies == [str(n).encode() for n in range(10)]
+
+
+async def test_two_consumers_take_turns_so_that_order_holds(broker: Broker, publisher: Publisher) -> None:
+    one, other, stop_one, stop_other = Inbox(), Inbox(), Stop(), Stop()
+    first = asyncio.create_task(consumer(broker, one).run(stop_one))
+    second = asyncio.create_task(consumer(broker, other).run(stop_other))
+    await publisher.publish_all(numbered(50))
+    await eventually(lambda: len(one.bodies) + len(other.bodies) == 50)
+    assert not (one.bodies and other.bodies), "a listener's queue has a single active consumer"
+    active, active_stop = (one, stop_one) if one.bodies else (other, stop_other)
+    active_stop.request()
+    await publisher.publish_all(numbered(50, start=50))
+    await eventually(lambda: len(one.bodies) + len(other.bodies) == 100)
+    stop_one.request()
+    stop_other.request()
+    await asyncio.gather(first, second)
+    rest = other if active is one else one
+    assert active.bodies + rest.bodies == [str(n).encode() for n in range(100)]
+
+
+async def test_without_a_broker_publishing_is_unreachable_and_does_not_hang() -> None:
+
+    broker = Broker(SecretStr("amqp://nobody:nothing@127.0.0.1:1/"), "test")
+    outcome = await asyncio.wait_for(Publisher(broker, declare_events).publish(message(b"x")), 5)
+    assert isinstance(outcome, Unreachable)
+
+
+@pytest.mark.timeout(90)
+async def test_everything_survives_a_restart_of_the_broker(
+    servers: Servers, broker: Broker, publisher: Publisher
+) -> None:
+    inbox, stop = Inbox(), Stop()
+    running = asyncio.create_task(consumer(broker, inbox, batch_size=16).run(stop))
+    restart = asyncio.create_task(servers.rabbitmq("restart"))
+    expected, sent = set(), 0
+    while not (restart.done() and sent >= 200 and broker.connected):
+        body = str(sent)
+        if isinstance(await publisher.publish(message(body.encode())), Confirmed):
+            expected.add(body.encode())
+            sent += 1
+        else:
+            await asyncio.sleep(0.1)
+    await restart
+    await eventually(lambda: expected <= set(inbox.bodies), within=30)
+    stop.request()
+    await running
+    firsts = list(dict.fromkeys(int(body) for body in inbox.bodies))
+    assert firsts == sorted(firsts), "what arrived first arrived in order, whatever was delivered again"

@@ -1,0 +1,180 @@
+"""Tokens against a real key server, with the tricks that are played on verifiers."""
+
+import asyncio
+import base64
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from pydantic import SecretStr
+
+from tablebell import tokens
+from tablebell.people import UserType
+from tablebell.tokens import BadToken, KeySet, SharedSecret, TokenVerifier
+
+SECRET = "a secret that is at least 32 characters long"
+RSA_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+EC_KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    full = {"sub": "50", "user_type": "RESTAURANT_USER", "aud": "tablebell", "exp": int(time.time()) + 600, **changes}
+    return {name: value for name, value in full.items() if value is not None}
+
+
+def hs256(**changes: Any) -> str:
+    return jwt.encode(claims(**changes), SECRET, algorithm="HS256")
+
+
+@pytest.fixture
+def verifier() -> TokenVerifier:
+    return TokenVerifier(SharedSecret(SecretStr(SECRET)), "tablebell")
+
+
+async def test_a_good_token_says_who(verifier: TokenVerifier) -> None:
+    identity = await verifier.verify(hs256())
+    assert (identity.user_type, identity.user_id) == (UserType.RESTAURANT_USER, 50)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exp": int(time.time()) - 60},
+        {"exp": None},
+        {"aud": "another"},
+        {"aud": None},
+        {"sub": None},
+        {"sub": "fifty"},
+        {"sub": "\u0665\u0660"},
+        {"sub": "-1"},
+        {"sub": "9" * 19},
+        {"user_type": None},
+        {"user_type": "GOD"},
+        {"nbf": int(time.time()) + 600},
+    ],
+    ids=str,
+)
+async def test_a_token_that_lacks_something_is_bad(verifier: TokenVerifier, changes: dict[str, Any]) -> None:
+    with pytest.raises(BadToken):
+        await verifier.verify(hs256(**changes))
+
+
+async def test_the_clocks_may_differ_a_little(verifier: TokenVerifier) -> None:
+    assert (await verifier.verify(hs256(exp=int(time.time()) - 5))).user_id == 50
+
+
+@pytest.mark.parametrize("rubbish", ["", "a", "a.b.c", "x" * 100_000, "é.é.é", "..", "eyJhbGciOiJIUzI1NiJ9.e30."])
+async def test_rubbish_is_bad(verifier: TokenVerifier, rubbish: str) -> None:
+    with pytest.raises(BadToken):
+        await verifier.verify(rubbish)
+
+
+async def test_another_secret_or_algorithm_is_bad(verifier: TokenVerifier) -> None:
+    for token in (
+        jwt.encode(claims(), SECRET + "!", algorithm="HS256"),
+        jwt.encode(claims(), SECRET * 2, algorithm="HS512"),
+        jwt.encode(claims(), "", algorithm="none"),
+    ):
+        with pytest.raises(BadToken):
+            await verifier.verify(token)
+
+
+class KeyServer:
+    """Serves a key set that tests change, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Any] = {"old": RSA_KEY}
+        self.asked = 0
+        self.broken = False
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.asked += 1
+        body = json.dumps({"keys": [self._jwk(name, key) for name, key in self.keys.items()]}).encode()
+        status = b"500 Broken" if self.broken else b"200 OK"
+        writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (status, len(body), body))
+        await writer.drain()
+        writer.close()
+
+    @staticmethod
+    def _jwk(name: str, key: Any) -> dict[str, Any]:
+        algorithm = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+        return {**algorithm.to_jwk(key.public_key(), as_dict=True), "kid": name, "use": "sig"}
+
+
+@pytest.fixture
+async def key_server() -> AsyncIterator[tuple[KeyServer, str]]:
+    keys = KeyServer()
+    server = await asyncio.start_server(keys.answer, "127.0.0.1", 0)
+    yield keys, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/keys"
+    server.close()
+
+
+def signed(key: Any, name: str | None, algorithm: str) -> str:
+    return jwt.encode(claims(), key, algorithm=algorithm, headers={"kid": name} if name else None)
+
+
+async def test_rs256_and_es256_by_a_key_set_asked_once(key_server: tuple[KeyServer, str]) -> None:
+    keys, url = key_server
+    keys.keys["ec"] = EC_KEY
+    verifier = TokenVerifier(KeySet(url), "tablebell")
+    wanted = [signed(RSA_KEY, "old", "RS256"), signed(EC_KEY, "ec", "ES256")] * 10
+    await asyncio.gather(*(verifier.verify(token) for token in wanted))
+    assert keys.asked == 1
+
+
+async def test_a_new_key_is_fetched_when_a_token_names_it(
+    key_server: tuple[KeyServer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, url = key_server
+    monkeypatch.setattr(tokens, "KEYS_RETRY_SECONDS", 0.05)
+    verifier = TokenVerifier(KeySet(url), "tablebell")
+    await verifier.verify(signed(RSA_KEY, "old", "RS256"))
+    keys.keys = {"new": EC_KEY}
+    await asyncio.sleep(0.06)
+    assert (await verifier.verify(signed(EC_KEY, "new", "ES256"))).user_id == 50
+    with pytest.raises(BadToken):
+        await verifier.verify(signed(RSA_KEY, "old", "RS256"))
+
+
+async def test_unknown_keys_do_not_become_a_flood_of_questions(key_server: tuple[KeyServer, str]) -> None:
+    keys, url = key_server
+    verifier = TokenVerifier(KeySet(url), "tablebell")
+    for n in range(20):
+        with pytest.raises(BadToken):
+            await verifier.verify(signed(RSA_KEY, f"unknown-{n}", "RS256"))
+    assert keys.asked == 1
+
+
+async def test_known_keys_stay_good_while_the_key_server_is_broken(
+    key_server: tuple[KeyServer, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys, url = key_server
+    monkeypatch.setattr(tokens, "KEYS_FRESH_SECONDS", 0.01)
+    verifier = TokenVerifier(KeySet(url), "tablebell")
+    await verifier.verify(signed(RSA_KEY, "old", "RS256"))
+    keys.broken = True
+    await asyncio.sleep(0.02)
+    assert (await verifier.verify(signed(RSA_KEY, "old", "RS256"))).user_id == 50
+
+
+async def test_a_public_key_never_passes_for_a_secret(key_server: tuple[KeyServer, str]) -> None:
+    _, url = key_server
+    pem = RSA_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    header = encoded({"alg": "HS256", "kid": "old"})
+    body = encoded(claims())
+
+    signature = hmac.digest(pem, f"{header}.{body}".encode(), "sha256")
+    forged = f"{header}.{body}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+    with pytest.raises(BadToken):
+        await TokenVerifier(KeySet(url), "tablebell").verify(forged)
+
+
+def encoded(value: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()

@@ -1,0 +1,88 @@
+import pytest
+
+from tablebell.settings import BrokerSettings, DatabaseSettings, ServiceSettings, load
+from tablebell.tokens import TokenSettings
+
+
+class Everything(ServiceSettings, DatabaseSettings, BrokerSettings, TokenSettings):
+    pass
+
+
+GOOD = {
+    "PORT": "8080",
+    "DATABASE_URL": "postgresql://someone:secret@localhost:5432/tablebell",
+    "AMQP_URL": "amqp://someone:secret@localhost:5672/",
+    "JWT_SECRET": "x" * 32,
+    "JWT_AUDIENCE": "tablebell",
+}
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    for name in [*GOOD, "JWT_JWKS_URL"]:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_good_settings_are_read_and_frozen(environment: pytest.MonkeyPatch) -> None:
+    for name, value in GOOD.items():
+        environment.setenv(name, value)
+    settings = load(Everything, "a-service")
+    assert settings.port == 8080
+    with pytest.raises(ValueError, match="frozen"):
+        settings.port = 1
+
+
+def test_one_message_names_everything_that_is_missing(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        load(Everything, "a-service")
+    assert stopped.value.code == 78
+    message = capsys.readouterr().err
+    for name in ("PORT", "DATABASE_URL", "AMQP_URL", "JWT_AUDIENCE", "JWT_SECRET"):
+        assert name in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PORT", "99999"),
+        ("DATABASE_URL", "mysql://root:hunter2@localhost/x"),
+        ("AMQP_URL", "localhost:5672/hunter2"),
+        ("JWT_SECRET", "hunter2"),
+        ("DRAIN_SECONDS", "-1"),
+        ("LOG_LEVEL", "LOUD"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_its_value_never_shown(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    for good_name, good in GOOD.items():
+        environment.setenv(good_name, good)
+    environment.setenv(name, value)
+    with pytest.raises(SystemExit):
+        load(Everything, "a-service")
+    message = capsys.readouterr().err
+    assert name in message
+    assert "hunter2" not in message
+
+
+def test_a_secret_and_a_key_set_together_are_refused(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (GOOD | {"JWT_JWKS_URL": "https://issuer.example/keys"}).items():
+        environment.setenv(name, value)
+    with pytest.raises(SystemExit):
+        load(Everything, "a-service")
+    assert "JWT_JWKS_URL" in capsys.readouterr().err
+
+
+def test_an_empty_variable_is_a_missing_one(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (GOOD | {"AMQP_URL": ""}).items():
+        environment.setenv(name, value)
+    with pytest.raises(SystemExit):
+        load(Everything, "a-service")
+    assert "AMQP_URL: missing" in capsys.readouterr().err
