@@ -71,10 +71,9 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
                 for dispatcher in dispatchers:
                     work.create_task(dispatcher.run(settings.poll_seconds), name=dispatcher.channel)
                 for skipper, wakeup in skippers:
-                    loop = keep_running(
-                        f"skip-{skipper.channel}", skipper.run_once, wakeup, settings.poll_seconds, stop
-                    )
-                    work.create_task(loop, name=f"skip-{skipper.channel}")
+                    name = f"skip-{skipper.channel}"
+                    loop = keep_running(name, skipper.run_once, wakeup, settings.poll_seconds, stop)
+                    work.create_task(loop, name=name)
             keeping.cancel()
             recorder.finish()
             await recording

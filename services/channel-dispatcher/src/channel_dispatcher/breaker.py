@@ -1,9 +1,9 @@
 """The circuit breaker of a channel: how many messages it may have in hand right now. Pure; the clock is handed in.
 
-CLOSED lets everything through. It opens when the provider could not be reached several times in a row: OPEN lets nothing
-through, for a pause that doubles each time. Then HALF_OPEN lets one message through; if the provider answers, the channel
-closes and ramps up, doubling what it may have in hand every second, so that a provider that has just come back is not
-knocked over by the backlog. THROTTLED lets nothing through until the provider's own Retry-After is over.
+CLOSED lets everything through. It opens when the provider could not be reached several times in a row: OPEN lets
+nothing through, for a pause that doubles each time. Then HALF_OPEN lets one message through; if the provider answers,
+the channel closes and ramps up, doubling what it may have in hand every second, so that a provider that has just come
+back is not knocked over by the backlog. THROTTLED lets nothing through until the provider's own Retry-After is over.
 """
 
 from collections.abc import Callable
@@ -107,7 +107,7 @@ class Breaker:
         if self._ramp_since is None:
             return full
         steps = int((self._clock() - self._ramp_since) / self._ramp_seconds)
-        allowed = 2 ** min(max(0, steps), 30)
+        allowed: int = 1 << min(max(0, steps), 30)
         if allowed >= full:
             self._ramp_since = None
             return full

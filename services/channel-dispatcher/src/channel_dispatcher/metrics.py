@@ -4,7 +4,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 OUTCOMES = Counter(
     "dispatcher_outcomes_total",
-    "Attempts and rows by what became of them: sent, retry, throttled, down, untried, undeliverable, exhausted, expired, "
+    "What became of attempts and rows: sent, retry, throttled, down, untried, undeliverable, exhausted, expired, "
     "skipped, lost (the lease had passed to another, or the row was withdrawn meanwhile).",
     ["channel", "outcome"],
 )

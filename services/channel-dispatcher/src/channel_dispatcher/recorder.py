@@ -66,7 +66,6 @@ class Recorder:
         for channel, settlement in batch:
             result = results.get(settlement.delivery.id)
             if result is None:
-                log.warning(
-                    "lease_lost", channel=channel, channel_send_id=settlement.delivery.id, was=settlement.result
-                )
+                row_id = settlement.delivery.id
+                log.warning("lease_lost", channel=channel, channel_send_id=row_id, result=settlement.result)
             OUTCOMES.labels(channel, (result or "lost").lower()).inc()

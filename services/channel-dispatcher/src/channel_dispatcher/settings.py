@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, create_model
+from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from channel_dispatcher.channels.kind import ChannelSettings, Kind
@@ -46,6 +46,7 @@ def load_all(service: str) -> Loaded:
     """One message names everything that is wrong or missing, the channels' settings included."""
     off = {part.upper() for part in str(os.environ.get("CHANNELS_OFF", "")).replace(" ", "").split(",")}
     on = [kind for kind in KINDS if kind.channel not in off]
-    everything = create_model("Settings", __base__=(Settings, *(kind.settings for kind in on)))
+    bases: tuple[type[Settings | ChannelSettings], ...] = (Settings, *(kind.settings for kind in on))
+    everything: type[Settings] = type("Settings", bases, {})
     settings = load(everything, service)
     return Loaded(settings, [(kind, load(kind.settings, service)) for kind in on])

@@ -27,7 +27,7 @@ class Settlement:
     address_is_dead: bool = False
 
 
-def settle(delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down: timedelta) -> Settlement:
+def settle(delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down: timedelta) -> Settlement:  # noqa: PLR0911
     """`cool_down` is how long the channel stays closed: nothing that it sent back is due earlier."""
     match outcome:
         case Sent(provider_message_id):

@@ -16,7 +16,7 @@ SCHEMES = ("smtp", "smtp+starttls", "smtps")
 
 @dataclass(frozen=True, slots=True)
 class SmtpServer:
-    """smtp:// uses STARTTLS when it is offered, smtp+starttls:// insists on it, smtps:// is encrypted from the start."""
+    """smtp:// uses STARTTLS when it is offered, smtp+starttls:// insists on it, smtps:// encrypts from the start."""
 
     host: str
     port: int

@@ -91,10 +91,13 @@ class Broker:
                 await asyncio.sleep(pause)
                 continue
             failures = 0
+            # aio-pika's own `closed()` tells of our closing it, not of the broker's: only its callbacks tell of both.
+            lost = asyncio.Event()
+            self._connection.close_callbacks.add(lambda *_: lost.set())
             self._connected.set()
             log.info("broker_connected")
             try:
-                await self._connection.closed()
+                await lost.wait()
             finally:
                 self._connected.clear()
             log.warning("broker_connection_lost")
