@@ -14,8 +14,8 @@ export MODE
 ##@ The system
 
 .PHONY: up
-up: python ## Start everything, and return when it is healthy (SCALE="event-relay=3 …", MODE=docker|local)
-	@$(STACK) up $(addprefix --scale ,$(SCALE))
+up: python ## Start everything, and return when it is healthy (SCALE="event-relay=3", SET="MAX_ATTEMPTS=3", MODE=docker|local)
+	@$(STACK) up $(addprefix --scale ,$(SCALE)) $(addprefix --set ,$(SET))
 
 .PHONY: down
 down: some-python ## End everything that was started

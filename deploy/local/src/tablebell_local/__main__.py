@@ -30,7 +30,8 @@ class Command:
 
     def up(self) -> None:
         started = time.monotonic()
-        choose(self._options.mode, self._instance).up(dict(self._options.scale), self._options.parts)
+        mode = choose(self._options.mode, self._instance)
+        mode.up(dict(self._options.scale), self._options.parts, dict(self._options.set))
         if not self._options.parts:
             self._say_where(time.monotonic() - started)
 
@@ -41,12 +42,14 @@ class Command:
     def down(self) -> None:
         for mode in running_everywhere(self._options.mode, self._instance):
             mode.down()
-        if self._options.all:
-            # What killed test runs left behind; not servers that a run is using now, or that are to be kept.
-            for instance in self._instances():
-                if not testrun.is_kept(instance) and not testrun.in_use(instance):
-                    Local(instance).down()
-        print("Nothing is running.", file=sys.stderr)
+        spared = []
+        for instance in self._instances() if self._options.all else []:
+            if testrun.is_kept(instance) or testrun.in_use(instance):
+                spared.append(instance.name)
+            else:
+                Local(instance).down()
+        left = f", except the servers kept or in use for tests ({', '.join(spared)})" if spared else ""
+        print(f"Nothing is running{left}.", file=sys.stderr)
 
     def clean(self) -> None:
         for mode in running_everywhere(self._options.mode, self._instance):
@@ -124,6 +127,7 @@ def parser() -> argparse.ArgumentParser:
         up = commands.add_parser(name, help=purpose)
         up.add_argument("parts", nargs="*", metavar="part", help="just these parts and the servers (default: all)")
         up.add_argument("--scale", type=_scale, action="append", default=[], metavar="PART=N", help="replicas")
+        up.add_argument("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting")
 
     down = commands.add_parser("down", help="end everything")
     down.add_argument("--all", action="store_true", help="also what killed test runs left behind")
@@ -175,6 +179,13 @@ def _scale(text: str) -> tuple[str, int]:
     if not count.isdigit() or not 1 <= int(count) <= 50:
         raise argparse.ArgumentTypeError(f"“{text}” is not like event-relay=3")
     return name, int(count)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"“{text}” is not like MAX_ATTEMPTS=3")
+    return name, value
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.spinner import Spinner
 from rich.table import Table
 
@@ -74,5 +75,5 @@ class Board:
         for part, row in self._rows.items():
             mark = "[green]✔[/]" if row.state in GOOD else "[red]✘[/]" if row.state == BAD else Spinner("dots")
             seconds = row.took if row.took is not None else time.monotonic() - row.since
-            table.add_row(mark, part, row.state, f"{seconds:.1f} s", f"[dim]{row.detail}[/]")
+            table.add_row(mark, part, row.state, f"{seconds:.1f} s", f"[dim]{escape(row.detail)}[/]")
         return table

@@ -56,7 +56,9 @@ class Compose:
     def is_possible(self) -> bool:
         return (self._project / "docker-compose.yml").exists()
 
-    def up(self, scale: Mapping[str, int], only: Collection[str]) -> None:
+    def up(self, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]) -> None:
+        if overrides:
+            raise Failure("with containers, settings go into .env")
         self.write_environment()
         scales = [word for name, count in scale.items() for word in ("--scale", f"{name}={count}")]
         self._call("up", "--detach", "--build", "--remove-orphans", *scales, *only)

@@ -18,12 +18,12 @@ class Local:
         self._instance = instance
         self._system = System(instance)
 
-    def up(self, scale: Mapping[str, int], only: Collection[str]) -> None:
+    def up(self, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]) -> None:
         async def run() -> None:
             async with self._instance.locked():
                 self._system.stack.programs.ensure()
                 with Board() as board:
-                    await self._system.up(board, scale, only)
+                    await self._system.up(board, scale, only, overrides)
 
         asyncio.run(run())
 

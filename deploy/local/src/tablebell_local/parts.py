@@ -11,17 +11,6 @@ from typing import Protocol
 FCM_PROJECT = "tablebell-local"
 SMS_ACCOUNT = "AC00000000000000000000000000000000"
 
-# Handed on from the caller's environment to every service: `make up BATCH_SIZE=50`.
-TUNING = (
-    "LOG_LEVEL",
-    "BATCH_SIZE",
-    "MAX_ATTEMPTS",
-    "LEASE_SECONDS",
-    "RETENTION_DAYS",
-    "DRAIN_SECONDS",
-    "DATABASE_POOL_SIZE",
-)
-
 
 class Site(Protocol):
     """What settings are made from."""

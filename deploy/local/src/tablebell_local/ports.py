@@ -1,7 +1,8 @@
 """Which port each part of an instance listens on.
 
 The preferred port wins if it is free, then the one of last time, then the preferred one plus 10, 20, ….
-A part that runs keeps its port, whatever else became free.
+A part that runs keeps its port, whatever else became free. All are below 32768, where Linux starts to give ports
+to outgoing connections: a client that keeps trying a stopped server there can end up connected to itself.
 """
 
 import contextlib

@@ -1,24 +1,34 @@
 """A service as a part of the stack: one Python process, healthy when it says that it is ready."""
 
-import os
 import re
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from tablebell_local.instance import Instance
 from tablebell_local.part import Part
-from tablebell_local.parts import SPECS, TUNING, Site, Spec
+from tablebell_local.parts import SPECS, Site, Spec
 from tablebell_local.ports import PortBook
 from tablebell_local.probe import NoAnswer, get
 from tablebell_local.processes import fingerprint
 
 
 class Service(Part):
-    def __init__(self, spec: Spec, number: int, instance: Instance, ports: PortBook, site: Site) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        number: int,
+        instance: Instance,
+        ports: PortBook,
+        *,
+        site: Site,
+        overrides: Mapping[str, str],
+    ) -> None:
         name = replica_name(spec, number)
         self._spec = spec
         self._site = site
+        self._overrides = overrides
         # A replica's ports are a hundred further on, where no other part wants to be.
         self._names = {
             setting: (port.replace(spec.name, name, 1), wish + 100 * (number - 1))
@@ -38,10 +48,9 @@ class Service(Part):
         return [sys.executable, "-m", *self._spec.module]
 
     def settings(self) -> dict[str, str]:
-        tuning = {name: os.environ[name] for name in TUNING if os.environ.get(name)}
         listening = {setting: str(self.ports[name]) for setting, (name, _) in self._names.items()}
         common = {"HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
-        return {**common, **tuning, **self._spec.settings(self._site), **listening}
+        return {**common, **self._spec.settings(self._site), **self._overrides, **listening}
 
     def config(self) -> str:
         """Changed code counts as changed settings: `make up` after an edit starts what it touches anew."""

@@ -12,9 +12,9 @@ from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
 from tablebell_local.part import Part, bring_up
-from tablebell_local.parts import FCM_PROJECT, SPECS
+from tablebell_local.parts import FCM_PROJECT, SPECS, Spec
 from tablebell_local.processes import find, inherited_environment
-from tablebell_local.service import Service, find_replica, replica_name
+from tablebell_local.service import Service, find_replica
 from tablebell_local.stack import Stack, together
 
 STEP_LIMIT = 300
@@ -44,22 +44,28 @@ class System:
     def fcm_credentials(self) -> Path:
         return self.instance.path("fcm-service-account.json")
 
-    def services(self, scale: Mapping[str, int] | None = None) -> list[Service]:
-        """One of each, or as many as `scale` says."""
+    def services(
+        self, scale: Mapping[str, int] | None = None, overrides: Mapping[str, str] | None = None
+    ) -> list[Service]:
+        """One of each, or as many as `scale` says; with settings of the caller's choice above our own."""
         counts = {spec.name: 1 for spec in SPECS} | dict(scale or {})
-        return [self._service(replica_name(spec, n + 1)) for spec in SPECS for n in range(counts[spec.name])]
+        return [
+            self._service(spec, number + 1, overrides or {}) for spec in SPECS for number in range(counts[spec.name])
+        ]
 
     def present(self) -> list[Part]:
         """Every part that there should be, and the replicas that there are."""
         expected = self.services()
         names = {part.name for part in expected}
         running = {process.part for process in find(self.instance.directory)}
-        replicas = [self._service(name) for name in sorted(running - names) if find_replica(name)]
+        replicas = [self._service(*found, {}) for name in sorted(running - names) if (found := find_replica(name))]
         return [*self.stack.servers, *expected, *replicas]
 
-    async def up(self, board: Board, scale: Mapping[str, int], only: Collection[str] = ()) -> None:
-        services = self.services(scale)
-        unknown = set(only) - {service.name for service in services}
+    async def up(
+        self, board: Board, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]
+    ) -> None:
+        services = self.services(scale, overrides)
+        unknown = (set(only) | set(scale)) - {service.name for service in services}
         if unknown:
             raise Failure(f"there is no part {', '.join(sorted(unknown))}")
         self.stack.prepare([*self.stack.servers, *services], board)
@@ -121,9 +127,5 @@ class System:
         running = {process.part for process in find(self.instance.directory)}
         await together(*(self.stack.end(name, board) for name in sorted(running - servers - set(wanted))))
 
-    def _service(self, name: str) -> Service:
-        found = find_replica(name)
-        if found is None:
-            raise Failure(f"there is no part {name}")
-        spec, number = found
-        return Service(spec, number, self.instance, self.stack.ports, self)
+    def _service(self, spec: Spec, number: int, overrides: Mapping[str, str]) -> Service:
+        return Service(spec, number, self.instance, self.stack.ports, site=self, overrides=overrides)

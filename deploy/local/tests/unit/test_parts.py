@@ -76,14 +76,17 @@ def test_replicas_want_ports_of_their_own(tmp_path: Path) -> None:
     assert [s.name for s in services if s.name.startswith("event")] == ["event-relay", "event-relay-2", "event-relay-3"]
 
 
-def test_tuning_is_handed_on_and_counts_as_other_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_callers_choice_win_and_count_as_other_settings(tmp_path: Path) -> None:
     ports = PortBook(tmp_path / "ports.json")
     ports.settle({"event-relay": 31_999}, held=())
     instance = Instance.named("dev", tmp_path)
-    service = Service(NAMED["event-relay"], 1, instance, ports, Everywhere())
-    before = service.config()
 
-    monkeypatch.setenv("BATCH_SIZE", "7")
+    def relay(overrides: dict[str, str]) -> Service:
+        return Service(NAMED["event-relay"], 1, instance, ports, site=Everywhere(), overrides=overrides)
 
-    assert service.settings()["BATCH_SIZE"] == "7"
-    assert service.config() != before
+    changed = relay({"BATCH_SIZE": "7", "AMQP_URL": "amqp://other", "PORT": "1"})
+
+    assert changed.settings()["BATCH_SIZE"] == "7"
+    assert changed.settings()["AMQP_URL"] == "amqp://other"
+    assert changed.settings()["PORT"] == str(ports["event-relay"])
+    assert relay({}).config() == relay({}).config() != changed.config()

@@ -11,5 +11,4 @@ def read_script(name: str) -> str:
 
 def run_script(name: str) -> None:
     # The driver's own cursor, without parameters: the text goes out as it is, and a percent sign means itself.
-    with op.get_bind().connection.cursor() as cursor:
-        cursor.execute(read_script(name))
+    op.get_bind().connection.cursor().execute(read_script(name))

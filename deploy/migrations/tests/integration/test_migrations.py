@@ -1,0 +1,148 @@
+"""The schema's history: safe to run again, safe to run twice at once, and nobody gets more than they need."""
+
+import asyncio
+import os
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from tablebell.postgres import Pool
+from tablebell.testing import Database, Servers
+
+TABLES = {
+    "reservation", "event_outbox", "processed_event", "event_notification", "notification", "notification_restaurant",
+    "notification_customer", "notification_admin", "notification_agency", "notification_outbox",
+    "notification_channel_send", "notification_action", "customer", "restaurant_users", "admin_users", "agency_users",
+}  # fmt: skip
+
+
+@pytest.fixture
+async def empty_database(servers: Servers) -> AsyncIterator[str]:
+    name = f"empty_{uuid.uuid4().hex[:12]}"
+    owner = await asyncpg.connect(servers.database_url)
+    await owner.execute(f'CREATE DATABASE "{name}"')
+    yield urlunsplit(urlsplit(servers.database_url)._replace(path="/" + name))
+    await owner.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    await owner.close()
+
+
+async def migrate(url: str | None, command: str = "upgrade") -> tuple[int | None, str]:
+    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tablebell_migrations", command,
+        env=environment | ({"DATABASE_URL": url} if url else {}),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    output, _ = await process.communicate()
+    return process.returncode, output.decode()
+
+
+async def test_several_at_once_make_one_schema(empty_database: str) -> None:
+    results = await asyncio.gather(*(migrate(empty_database) for _ in range(3)))
+    assert [code for code, _ in results] == [0, 0, 0], results
+    assert sum("Running upgrade  -> 0001" in output for _, output in results) == 1
+    connection = await asyncpg.connect(empty_database)
+    found = {row[0] for row in await connection.fetch("SELECT relname FROM pg_class WHERE relkind IN ('r', 'p')")}
+    await connection.close()
+    assert found >= TABLES
+
+
+async def test_again_changes_nothing(empty_database: str) -> None:
+    await migrate(empty_database)
+    code, output = await migrate(empty_database)
+    assert code == 0
+    assert "Running upgrade" not in output
+
+
+async def test_the_demo_data_can_be_added_again(empty_database: str) -> None:
+    await migrate(empty_database)
+    for _ in range(2):
+        code, output = await migrate(empty_database, "demo-data")
+        assert code == 0, output
+    connection = await asyncpg.connect(empty_database)
+    assert await connection.fetchval("SELECT array_agg(id ORDER BY id) FROM restaurant_users") == [50, 51, 52, 60]
+    new = await connection.fetchval("INSERT INTO customer (name) VALUES ('new') RETURNING id")
+    await connection.close()
+    assert new >= 1000, "ids given by hand must not be given out again"
+
+
+async def test_without_an_address_it_says_so() -> None:
+    code, output = await migrate(None)
+    assert code == 2
+    assert "DATABASE_URL is missing" in output
+
+
+async def test_a_database_that_is_away_is_one_line_not_a_traceback() -> None:
+    code, output = await migrate("postgresql://nobody:nothing@127.0.0.1:1/nowhere")
+    assert code == 1
+    assert "Connection refused" in output
+    assert "Traceback" not in output
+
+
+async def run_as(database: Database, service: str, statement: str) -> None:
+    connection = await asyncpg.connect(database.url_of(service).get_secret_value())
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("service", "statement"),
+    [
+        ("event_relay", "SELECT FROM customer"),
+        ("event_relay", "SELECT FROM person"),
+        ("event_relay", "SELECT FROM reservation"),
+        ("event_relay", "INSERT INTO event_outbox (event_type) VALUES ('X')"),
+        ("event_relay", "SELECT FROM notification"),
+        ("notification_fanout", "INSERT INTO reservation DEFAULT VALUES"),
+        ("notification_fanout", "SELECT FROM event_outbox"),
+        ("notification_fanout", "UPDATE customer SET name = 'x'"),
+        ("channel_dispatcher", "SELECT FROM customer"),
+        ("channel_dispatcher", "SELECT FROM reservation"),
+        ("channel_dispatcher", "INSERT INTO notification_channel_send DEFAULT VALUES"),
+        ("reservation_api", "DELETE FROM event_outbox"),
+        ("reservation_api", "DELETE FROM reservation"),
+        ("reservation_api", "INSERT INTO notification DEFAULT VALUES"),
+        ("reservation_api", "CREATE TABLE mine ()"),
+        ("reservation_api", "UPDATE customer SET name = 'x'"),
+    ],
+)
+async def test_a_service_cannot_do_what_is_not_its_work(database: Database, service: str, statement: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await run_as(database, service, statement)
+
+
+@pytest.mark.parametrize(
+    ("service", "statement"),
+    [
+        ("reservation_api", "SELECT FROM person"),
+        ("reservation_api", "SELECT FROM notification_channel_send"),
+        ("event_relay", "UPDATE event_outbox SET last_error = NULL"),
+        ("event_relay", "DELETE FROM event_outbox"),
+        ("notification_fanout", "SELECT FROM person"),
+        ("channel_dispatcher", "UPDATE notification_channel_send SET last_error = NULL"),
+    ],
+)
+async def test_a_service_can_do_its_work(database: Database, service: str, statement: str) -> None:
+    await run_as(database, service, statement)
+
+
+async def test_no_role_is_more_than_a_login(pool: Pool) -> None:
+    roles = await pool.fetch("SELECT * FROM pg_roles WHERE rolname LIKE 'tablebell\\_%'")
+    assert len(roles) == 4, "ws-gateway has no database"
+    for role in roles:
+        assert not any(role[power] for power in ("rolsuper", "rolcreaterole", "rolcreatedb", "rolbypassrls"))
+
+
+@pytest.mark.parametrize("table", ["event_outbox", "notification_outbox", "notification_channel_send"])
+async def test_the_outboxes_leave_room_and_are_vacuumed_early(pool: Pool, table: str) -> None:
+    options = dict(
+        option.split("=") for option in await pool.fetchval("SELECT reloptions FROM pg_class WHERE relname = $1", table)
+    )
+    assert int(options["fillfactor"]) < 100
+    assert float(options["autovacuum_vacuum_scale_factor"]) <= 0.05
