@@ -28,6 +28,7 @@ async def open_pool(url: SecretStr, service: str, size: int) -> AsyncIterator[Po
         max_size=size,
         max_inactive_connection_lifetime=300.0,
         init=prepare_connection,
+        reset=keep_session,
         command_timeout=COMMAND_TIMEOUT,
         timeout=10.0,
         server_settings=server_settings(service),
@@ -62,6 +63,11 @@ def server_settings(service: str) -> dict[str, str]:
 
 async def prepare_connection(connection: Any) -> None:
     await connection.set_type_codec("jsonb", encoder=to_json, decoder=orjson.loads, schema="pg_catalog")
+
+
+async def keep_session(_: Any) -> None:
+    """What belongs to a session has a connection of its own (`connect`), so that a pool's connection comes back as it
+    went: resetting it all the same would cost every use a round trip. asyncpg still rolls back what was left open."""
 
 
 def to_json(value: object) -> str:

@@ -25,4 +25,4 @@ class Delivery:
     @property
     def key(self) -> str:
         """The same for every attempt at this row, and for no other row: what a provider may know duplicates by."""
-        return f"{self.id}-{self.created_at:%Y%m%d%H%M%S%f}"
+        return f"{self.id}-{self.created_at.timestamp():.6f}".replace(".", "")

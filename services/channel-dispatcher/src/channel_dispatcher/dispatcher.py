@@ -35,6 +35,9 @@ log = structlog.get_logger(__name__)
 # What is rescheduled is due once it is recorded: a wake-up that came before that would find nothing.
 WAKE_MARGIN = 0.02
 WAKE_TICK = 0.1
+# How long a send takes is known as a moving average, of which one send is a twentieth.
+FIRST_GUESS = 0.1
+WEIGHT_OF_ONE = 0.05
 
 
 class Sender(Protocol):
@@ -70,12 +73,15 @@ class Dispatcher:
         self._lease = lease
         self._batch_size = batch_size
         self._stop = stop
+        IN_HAND.labels(channel).set_function(lambda: len(self._tasks))
         self._pace = Pace(limits.per_second, time.monotonic)
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._in_hand: dict[int, Delivery] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._after = 0
         self._more = False
+        self._send_seconds = FIRST_GUESS
+        self._provider_seconds = PROVIDER_SECONDS.labels(channel)
         self._wakes: set[int] = set()
 
     async def run(self, poll_seconds: float) -> None:
@@ -123,7 +129,8 @@ class Dispatcher:
 
     def _room(self) -> int:
         """Nothing while much is in hand, so that claims are few and large; a row when only one is allowed."""
-        window = self._limits.window(self.breaker.allowance(self._limits.concurrency))
+        allowance = self.breaker.allowance(self._limits.concurrency)
+        window = self._limits.window(allowance, self._send_seconds)
         held = len(self._tasks)
         if window == 0 and (change := self.breaker.next_change) is not None:
             self._wake_in(change)
@@ -133,12 +140,10 @@ class Dispatcher:
         self._in_hand[delivery.attempt_id] = delivery
         task = asyncio.create_task(self._deliver(delivery), name=f"send-{delivery.id}")
         self._tasks.add(task)
-        IN_HAND.labels(self.channel).inc()
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        IN_HAND.labels(self.channel).dec()
         if self._more and self._room() > 0:
             self._wakeup.now()
 
@@ -176,7 +181,9 @@ class Dispatcher:
             log.exception("send_failed", channel=self.channel, channel_send_id=delivery.id)
             return RetryLater(describe(error))
         finally:
-            PROVIDER_SECONDS.labels(self.channel).observe(time.monotonic() - started)
+            seconds = time.monotonic() - started
+            self._send_seconds += (seconds - self._send_seconds) * WEIGHT_OF_ONE
+            self._provider_seconds.observe(seconds)
 
     def _tell_breaker(self, outcome: Outcome) -> None:
         match outcome:

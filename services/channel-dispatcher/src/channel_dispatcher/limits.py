@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# A round is on its way, one waits for its turn, one is being claimed: no connection idles while the database is asked.
-ROUNDS_IN_HAND = 3
+# So much of the future is in hand, that no connection idles while the database is asked for more.
+AHEAD_SECONDS = 0.1
+# But never more than so many rounds: what waits here waits for a crash of this process, too.
+MOST_ROUNDS_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,12 +15,14 @@ class Limits:
     concurrency: int
     per_second: float | None = None
 
-    def window(self, allowance: int) -> int:
-        """How many rows to have in hand at most. Few when the channel is slow, since others may be more urgent then."""
+    def window(self, allowance: int, send_seconds: float) -> int:
+        """How many rows to have in hand at most, when a send takes so long: few for a slow channel, since a row that is
+        more urgent than those in hand has to wait for them."""
         if allowance < self.concurrency:
             return allowance
-        window = ROUNDS_IN_HAND * self.concurrency
-        return window if self.per_second is None else max(1, min(window, int(self.per_second / 4)))
+        rounds = min(max(1.0, AHEAD_SECONDS / max(send_seconds, 1e-6)), MOST_ROUNDS_AHEAD)
+        window = self.concurrency + int(rounds * self.concurrency)
+        return window if self.per_second is None else max(1, min(window, int(self.per_second * 2 * AHEAD_SECONDS)))
 
 
 class Pace:

@@ -26,21 +26,20 @@ class InvalidAddress(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    name: str
     address: str
+    header: str
+    """As From has it: with the name."""
 
     @property
     def domain(self) -> str:
         return self.address.rpartition("@")[2]
 
-    def as_header(self) -> str:
-        return f"{encode_text(self.name)} <{self.address}>" if self.name else self.address
-
 
 def parse_mailbox(text: str) -> Mailbox:
     """`Tablebell <no-reply@tablebell.example>`, or the address alone."""
-    name, address = parseaddr(text)
-    return Mailbox(CONTROL.sub(" ", name).strip(), ascii_domain(address))
+    name, given = parseaddr(text)
+    address = ascii_domain(given)
+    return Mailbox(address, f"{encode_text(name)} <{address}>" if name else address)
 
 
 def ascii_domain(address: str) -> str:
@@ -84,10 +83,10 @@ def build_mail(
     date: datetime,
     unsubscribe: str,
 ) -> bytes:
-    """`recipient` and `sender` are addresses as `ascii_domain` returns them; `unsubscribe` is a URL."""
+    """`recipient` is an address as `ascii_domain` returns it; `unsubscribe` is a URL."""
     boundary = f"=_{message_id.translate(NOT_IN_BOUNDARIES)}"
     head = (
-        f"From: {sender.as_header()}\r\n"
+        f"From: {sender.header}\r\n"
         f"To: {recipient}\r\n"
         f"Subject: {encode_text(subject)}\r\n"
         f"Date: {format_datetime(date)}\r\n"

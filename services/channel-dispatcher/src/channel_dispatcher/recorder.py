@@ -6,6 +6,7 @@ milliseconds goes out in one statement. While the database is away the results w
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Sequence
 
 import structlog
@@ -19,7 +20,7 @@ from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
 
-LINGER_SECONDS = 0.005
+LINGER_SECONDS = 0.01
 RETRY_SECONDS = 0.2
 LARGEST_BATCH = 500
 
@@ -63,9 +64,12 @@ class Recorder:
             except OUTAGES as outage:
                 log.warning("record_interrupted", rows=len(batch), error=describe(outage))
                 await asyncio.sleep(RETRY_SECONDS)
+        told: Counter[tuple[str, str]] = Counter()
         for channel, settlement in batch:
             result = results.get(settlement.delivery.id)
             if result is None:
                 row_id = settlement.delivery.id
                 log.warning("lease_lost", channel=channel, channel_send_id=row_id, result=settlement.result)
-            OUTCOMES.labels(channel, (result or "lost").lower()).inc()
+            told[channel, (result or "lost").lower()] += 1
+        for labels, count in told.items():
+            OUTCOMES.labels(*labels).inc(count)

@@ -1,5 +1,6 @@
 """E-mail by SMTP."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -146,27 +147,35 @@ class _Conversation:
 
     async def hold(self, connection: SMTP) -> Outcome | None:
         self._stage, self.lost = "MAIL", False
-        encoding, options = "ascii", []
+        encoding, options = "ascii", ""
         if not self._recipient.isascii():
             if not connection.supports_extension("smtputf8"):
                 return Undeliverable("the server takes no address with letters beyond ASCII")
-            encoding, options = "utf-8", ["SMTPUTF8", "BODY=8BITMIME"]
+            encoding, options = "utf-8", " SMTPUTF8 BODY=8BITMIME"
         try:
-            await connection.mail(self._sender, options=options, encoding=encoding)
-            self._stage = "RCPT"
-            await connection.rcpt(self._recipient, encoding=encoding)
-            self._stage = "DATA"
-            await connection.data(self._mail)
+            # One timer for the whole conversation: one for every answer would cost more than the answers.
+            async with asyncio.timeout(connection.timeout):
+                await self._command(connection, f"MAIL FROM:<{self._sender}>{options}", encoding)
+                self._stage = "RCPT"
+                await self._command(connection, f"RCPT TO:<{self._recipient}>", encoding)
+                self._stage = "DATA"
+                await connection.data(self._mail, timeout=None)
         except SMTPResponseException as error:
             return await self._answer(connection, error)
-        except SMTPTimeoutError as error:
+        except TimeoutError:
             connection.close()
-            return RetryLater(f"{self._stage}: {describe(error)}")
+            return RetryLater(f"{self._stage}: no answer within {connection.timeout} s")
         except (SMTPServerDisconnected, OSError) as error:
             connection.close()
             self.lost = True
             return RetryLater(f"{self._stage}: the connection was lost before the answer: {describe(error)}")
         return None
+
+    async def _command(self, connection: SMTP, command: str, encoding: str) -> None:
+        """As aiosmtplib's own mail and rcpt, which parse anew an address that is known to be well formed."""
+        answer = await connection.execute_command(command.encode(encoding), timeout=None)
+        if answer.code not in (250, 251):
+            raise SMTPResponseException(answer.code, answer.message)
 
     async def _answer(self, connection: SMTP, error: SMTPResponseException) -> Outcome:
         self.lost = error.code == 421 and self._stage == "MAIL"  # goodbye to an idle connection
