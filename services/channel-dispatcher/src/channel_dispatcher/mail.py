@@ -105,6 +105,7 @@ NOT_IN_BOUNDARIES = str.maketrans("@.", "--")
 
 
 def _part(subtype: str, content: str) -> bytes:
-    lines = LINE_BREAK.sub("\r\n", content).encode("utf-8", "replace")
+    # b2a_qp breaks long lines as the first line ends: with none at all it would use a bare line feed.
+    lines = LINE_BREAK.sub("\r\n", content if content.endswith("\n") else content + "\n").encode("utf-8", "replace")
     head = f'Content-Type: text/{subtype}; charset="utf-8"\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n'
     return head.encode("ascii") + b2a_qp(lines, istext=True)

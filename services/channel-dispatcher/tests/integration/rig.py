@@ -81,7 +81,7 @@ class Rig:
                 login = {"sms_account": "AC1", "sms_token": "secret", "sms_from": "+390200000000"}
                 return SmsSettings(**{"sms_api_url": sandbox.sms_url} | login | changes)
             case Channel.PUSH:
-                project = {"fcm_project": "tablebell-demo", "fcm_credentials_file": self.credentials}
+                project: dict[str, Any] = {"fcm_project": "tablebell-demo", "fcm_credentials_file": self.credentials}
                 return PushSettings(**{"fcm_api_url": sandbox.fcm_url} | project | changes)
             case _:
                 return SlackSettings(**{"slack_webhook_url": sandbox.slack_url} | changes)
