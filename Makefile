@@ -30,8 +30,8 @@ logs: some-python ## Show the logs (PART=event-relay, FOLLOW=1, LINES=50)
 	@$(STACK) logs $(PART) $(if $(FOLLOW),--follow) $(if $(LINES),--lines $(LINES))
 
 .PHONY: demo
-demo: python ## Start everything and show it at work
-	@$(STACK) demo
+demo: python ## Start everything and show how one reservation reaches everyone (SCALE=…, MODE=…)
+	@$(STACK) demo $(addprefix --scale ,$(SCALE))
 
 ##@ Working with it
 
@@ -56,6 +56,10 @@ setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and 
 .PHONY: test
 test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
 	@$(STACK) test -- $(ARGS)
+
+.PHONY: bench
+bench: python ## Measure every hop beside its raw ceiling (ONLY=relay)
+	@$(STACK) bench $(ONLY)
 
 .PHONY: lint
 lint: python ## Check style, formatting, imports and shell scripts

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tablebell_local import exports, testrun, tokens
 from tablebell_local.board import Board
+from tablebell_local.demo.screen import Screen
+from tablebell_local.demo.story import Story
 from tablebell_local.failure import Failure
 from tablebell_local.instance import STATE, Instance
 from tablebell_local.local import Local
@@ -25,7 +27,7 @@ class Command:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        default = "test" if options.command == "test" else "dev"
+        default = options.command if options.command in {"test", "bench"} else "dev"
         self._instance = Instance.named(options.instance or default, options.state)
 
     def up(self) -> None:
@@ -36,8 +38,21 @@ class Command:
             self._say_where(time.monotonic() - started)
 
     def demo(self) -> int:
-        self.up()
-        return self.status()
+        mode = choose(self._options.mode, self._instance)
+        mode.up(dict(self._options.scale), self._options.parts, dict(self._options.set))
+        where = mode.addresses()
+        screen = Screen()
+        told = asyncio.run(Story(where, mode.jwt_secret(), screen).tell())
+        screen.addresses(
+            {
+                "staff page": where["WS_URL"].replace("ws:", "http:", 1) + "/staff",
+                "what arrived": where["SANDBOX_URL"],
+                "API": where["API_URL"] + "/docs",
+                "metrics": where["API_URL"] + "/metrics",
+            }
+        )
+        print("\nIt keeps running: make status, make logs, make down.")
+        return 0 if told else 1
 
     def down(self) -> None:
         for mode in running_everywhere(self._options.mode, self._instance):
@@ -81,7 +96,10 @@ class Command:
         choose(self._options.mode, self._instance).migrate()
 
     def test(self) -> int:
-        return testrun.run(self._instance, self._options.pytest)
+        return testrun.run(self._instance, "pytest", self._options.pytest)
+
+    def bench(self) -> int:
+        return testrun.run(self._instance, "bench", self._options.hops)
 
     def server(self) -> None:
         async def run(part: Part, action: str) -> None:
@@ -116,7 +134,10 @@ class Command:
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m tablebell_local", description=__doc__)
-    top.add_argument("--instance", help="which stack, by its name below the state (default: dev, for tests: test)")
+    top.add_argument(
+        "--instance",
+        help="which stack, by its name below the state (default: dev, for tests: test, for the bench: bench)",
+    )
     top.add_argument("--state", type=Path, default=STATE, help="where instances keep their state (default: .local)")
     top.add_argument(
         "--mode", default=os.environ.get("MODE", ""), help="docker or local (default: MODE, or what answers)"
@@ -147,6 +168,8 @@ def parser() -> argparse.ArgumentParser:
 
     test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
+    bench = commands.add_parser("bench", help="measure every hop beside its raw ceiling")
+    bench.add_argument("hops", nargs="*", metavar="hop", help="just these")
 
     for name in ("postgres", "rabbitmq"):
         server = commands.add_parser(name, help=f"start, stop, restart or kill -9 {name} alone")

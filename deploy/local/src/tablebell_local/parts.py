@@ -49,8 +49,17 @@ def _tokens(site: Site) -> dict[str, str]:
     return {"JWT_SECRET": site.secret("JWT_SECRET"), "JWT_AUDIENCE": "tablebell"}
 
 
+def _pages(site: Site) -> str:
+    """Where the browsers' pages come from: the gateway serves them."""
+    return ",".join(f"http://{host}:{site.port('ws-gateway')}" for host in ("127.0.0.1", "localhost"))
+
+
 def _reservation_api(site: Site) -> dict[str, str]:
-    return {"DATABASE_URL": site.database_url("reservation-api"), **_tokens(site)}
+    return {
+        "DATABASE_URL": site.database_url("reservation-api"),
+        "CORS_ALLOWED_ORIGINS": _pages(site),
+        **_tokens(site),
+    }
 
 
 def _event_relay(site: Site) -> dict[str, str]:
@@ -78,11 +87,9 @@ def _channel_dispatcher(site: Site) -> dict[str, str]:
 
 
 def _ws_gateway(site: Site) -> dict[str, str]:
-    pages = [site.port("reservation-api"), site.port("sandbox")]
-    origins = [f"http://{host}:{port}" for port in pages for host in ("127.0.0.1", "localhost")]
     return {
         "AMQP_URL": site.amqp_url,
-        "WS_ALLOWED_ORIGINS": ",".join(origins),
+        "WS_ALLOWED_ORIGINS": _pages(site),
         "PUBLIC_API_URL": f"http://127.0.0.1:{site.port('reservation-api')}",
         **_tokens(site),
     }

@@ -1,4 +1,4 @@
-"""Runs pytest against the servers of an instance, which it starts and, as the last to use them, stops."""
+"""Runs pytest or the bench against servers of an instance, which it starts and, as the last to use them, stops."""
 
 import asyncio
 import fcntl
@@ -19,7 +19,7 @@ from tablebell_local.stack import Stack
 KEEP = "keep"
 
 
-def run(instance: Instance, arguments: Sequence[str]) -> int:
+def run(instance: Instance, module: str, arguments: Sequence[str]) -> int:
     """Several runs may share the servers: each holds a shared lock on `users`, and only who can get it for
     itself alone at the end stops them, unless somebody asked with `servers` to keep them."""
     if instance.name == "dev":
@@ -32,7 +32,7 @@ def run(instance: Instance, arguments: Sequence[str]) -> int:
         stack = Stack(instance)
         try:
             asyncio.run(_up(stack))
-            return _pytest(stack, arguments)
+            return _python(stack, module, arguments)
         finally:
             if _is_last(users.fileno()) and not is_kept(instance):
                 asyncio.run(_down(stack))
@@ -70,16 +70,14 @@ def environment(stack: Stack) -> dict[str, str]:
     }
 
 
-def _pytest(stack: Stack, arguments: Sequence[str]) -> int:
+def _python(stack: Stack, module: str, arguments: Sequence[str]) -> int:
     marks = {STACK_MARK, PART_MARK, CONFIG_MARK}
     outer = {name: value for name, value in os.environ.items() if name not in marks}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *arguments], cwd=PROJECT, env=outer | environment(stack)
-    )
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=PROJECT, env=outer | environment(stack))
     while True:
         try:
             return process.wait()
-        except KeyboardInterrupt:  # pytest got it too, and ends by itself
+        except KeyboardInterrupt:  # it went to the program too, which ends by itself
             continue
         except SystemExit:
             process.terminate()

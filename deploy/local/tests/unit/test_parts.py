@@ -26,7 +26,7 @@ class Everywhere:
         return f"secret {name}"
 
     def port(self, name: str) -> int:
-        return {"reservation-api": 8090, "sandbox": 8085}.get(name, 1)
+        return {"reservation-api": 8090, "ws-gateway": 8091}.get(name, 1)
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -56,8 +56,12 @@ def test_the_dispatcher_and_the_sandbox_agree() -> None:
     assert dispatcher["FCM_CREDENTIALS_FILE"] == sandbox["SANDBOX_FCM_CREDENTIALS_FILE"]
 
 
-def test_browsers_may_connect_from_the_page_of_an_api_that_had_to_move() -> None:
-    assert "http://localhost:8090" in NAMED["ws-gateway"].settings(Everywhere())["WS_ALLOWED_ORIGINS"].split(",")
+def test_the_page_of_a_gateway_that_had_to_move_may_call_the_gateway_and_the_api() -> None:
+    gateway, api = NAMED["ws-gateway"].settings(Everywhere()), NAMED["reservation-api"].settings(Everywhere())
+
+    assert "http://localhost:8091" in gateway["WS_ALLOWED_ORIGINS"].split(",")
+    assert "http://localhost:8091" in api["CORS_ALLOWED_ORIGINS"].split(",")
+    assert gateway["PUBLIC_API_URL"] == "http://127.0.0.1:8090"
 
 
 @pytest.mark.parametrize("number", [1, 2, 12])

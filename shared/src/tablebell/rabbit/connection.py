@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import aio_pika
 import structlog
@@ -93,7 +94,7 @@ class Broker:
             failures = 0
             # aio-pika's own `closed()` tells of our closing it, not of the broker's: only its callbacks tell of both.
             lost = asyncio.Event()
-            self._connection.close_callbacks.add(lambda *_: lost.set())
+            self._connection.close_callbacks.add(partial(_set, lost))
             self._connected.set()
             log.info("broker_connected")
             try:
@@ -108,6 +109,10 @@ class Broker:
             with contextlib.suppress(*OUTAGES):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._connection.close()
+
+
+def _set(event: asyncio.Event, *_: object) -> None:
+    event.set()
 
 
 async def close_channel(channel: AbstractChannel) -> None:

@@ -1,0 +1,1 @@
+"""`make demo`: one reservation, and how it reaches everyone."""
