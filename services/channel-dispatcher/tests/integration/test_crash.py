@@ -15,7 +15,7 @@ from tablebell_sandbox.channel import Channel as SandboxChannel
 from . import processes
 from .rig import Rig
 
-KILLS = 6
+KILLS = 5
 CONCURRENCY = 8
 
 

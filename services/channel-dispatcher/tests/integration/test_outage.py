@@ -113,6 +113,7 @@ async def test_when_the_provider_throttles_everybody_the_whole_channel_waits(rig
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
+@pytest.mark.timeout(60)
 async def test_a_postgres_restart_in_the_middle_neither_loses_nor_repeats_anything(rig: Rig, servers: Any) -> None:
     ids = await rig.add(SMS, 300)
     await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.03})
