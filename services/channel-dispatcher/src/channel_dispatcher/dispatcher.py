@@ -21,7 +21,6 @@ from channel_dispatcher.metrics import IN_HAND, OUTCOMES, PROVIDER_SECONDS
 from channel_dispatcher.outcome import NotTried, Outcome, ProviderDown, RetryLater, Sent, Throttled, Undeliverable
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.settlement import settle
-from tablebell.correlation import Correlation, correlated
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
 from tablebell.outage import describe
@@ -73,11 +72,10 @@ class Dispatcher:
         self._lease = lease
         self._batch_size = batch_size
         self._stop = stop
-        IN_HAND.labels(channel).set_function(lambda: len(self._tasks))
+        IN_HAND.labels(channel).set_function(lambda: len(self._in_hand))
         self._pace = Pace(limits.per_second, time.monotonic)
-        self._slots = asyncio.Semaphore(limits.concurrency)
         self._in_hand: dict[int, Delivery] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
         self._after = 0
         self._more = False
         self._send_seconds = FIRST_GUESS
@@ -86,12 +84,14 @@ class Dispatcher:
 
     async def run(self, poll_seconds: float) -> None:
         """Until the stop; returns when everything in hand is answered for."""
-        try:
+        async with asyncio.TaskGroup() as tasks:
+            slots = [
+                tasks.create_task(self._send(), name=f"{self.channel}-{n}") for n in range(self._limits.concurrency)
+            ]
             await keep_running(f"dispatcher-{self.channel}", self.run_once, self._wakeup, poll_seconds, self._stop)
-            await self.drain()
-        finally:
-            for task in self._tasks:
-                task.cancel()
+            await self._waiting.join()
+            for slot in slots:
+                slot.cancel()
 
     async def run_once(self) -> bool:
         """Claim what there is room for and start to send it. True when there is room for more, and more to do."""
@@ -110,13 +110,9 @@ class Dispatcher:
         for outcome, count in claim.settled.items():
             OUTCOMES.labels(self.channel, outcome.lower()).inc(count)
         for delivery in claim.deliveries:
-            self._start(delivery)
+            self._in_hand[delivery.attempt_id] = delivery
+            self._waiting.put_nowait(delivery)
         return self._more and self._room() > 0
-
-    async def drain(self) -> None:
-        """Wait until everything in hand is answered for."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
 
     @property
     def in_hand(self) -> Collection[Delivery]:
@@ -131,43 +127,38 @@ class Dispatcher:
         """Nothing while much is in hand, so that claims are few and large; a row when only one is allowed."""
         allowance = self.breaker.allowance(self._limits.concurrency)
         window = self._limits.window(allowance, self._send_seconds)
-        held = len(self._tasks)
+        held = len(self._in_hand)
         if window == 0 and (change := self.breaker.next_change) is not None:
             self._wake_in(change)
         return 0 if held > 2 * window // 3 else window - held
 
-    def _start(self, delivery: Delivery) -> None:
-        self._in_hand[delivery.attempt_id] = delivery
-        task = asyncio.create_task(self._deliver(delivery), name=f"send-{delivery.id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._finished)
+    async def _send(self) -> None:
+        """One of the channel's slots: one send after the other."""
+        while True:
+            delivery = await self._waiting.get()
+            await self._pace.turn()
+            if delivery.attempt_id in self._in_hand:
+                self._settle(delivery, await self._attempt(delivery))
+            self._waiting.task_done()
+            if self._more and self._room() > 0:
+                self._wakeup.now()
 
-    def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if self._more and self._room() > 0:
-            self._wakeup.now()
-
-    async def _deliver(self, delivery: Delivery) -> None:
-        with correlated(Correlation.from_headers(delivery.headers)):
-            async with self._slots:
-                await self._pace.turn()
-                if delivery.attempt_id not in self._in_hand:
-                    return
-                outcome = await self._attempt(delivery)
-            self._tell_breaker(outcome)
-            settlement = settle(delivery, outcome, self._policy, timedelta(seconds=self.breaker.cool_down))
-            self._in_hand.pop(delivery.attempt_id, None)
-            self._recorder.add(self.channel, settlement)
-            if settlement.pause:
-                self._wake_in(settlement.pause.total_seconds())
-            log.debug(
-                "delivery_settled",
-                channel=self.channel,
-                channel_send_id=delivery.id,
-                attempt=delivery.attempt,
-                result=settlement.result,
-                error=settlement.error,
-            )
+    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        self._tell_breaker(outcome)
+        settlement = settle(delivery, outcome, self._policy, timedelta(seconds=self.breaker.cool_down))
+        self._in_hand.pop(delivery.attempt_id, None)
+        self._recorder.add(self.channel, settlement)
+        if settlement.pause:
+            self._wake_in(settlement.pause.total_seconds())
+        log.debug(
+            "delivery_settled",
+            channel=self.channel,
+            channel_send_id=delivery.id,
+            correlation_id=delivery.headers.get("correlation_id"),
+            attempt=delivery.attempt,
+            result=settlement.result,
+            error=settlement.error,
+        )
 
     async def _attempt(self, delivery: Delivery) -> Outcome:
         if self._stop.requested:
@@ -178,7 +169,10 @@ class Dispatcher:
         try:
             return await self._sender.send(delivery)
         except Exception as error:  # one bad row must not end the others' deliveries
-            log.exception("send_failed", channel=self.channel, channel_send_id=delivery.id)
+            correlation_id = delivery.headers.get("correlation_id")
+            log.exception(
+                "send_failed", channel=self.channel, channel_send_id=delivery.id, correlation_id=correlation_id
+            )
             return RetryLater(describe(error))
         finally:
             seconds = time.monotonic() - started

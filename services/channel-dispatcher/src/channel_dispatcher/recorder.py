@@ -20,7 +20,7 @@ from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
 
-LINGER_SECONDS = 0.01
+LINGER_SECONDS = 0.02
 RETRY_SECONDS = 0.2
 LARGEST_BATCH = 500
 

@@ -15,11 +15,13 @@ from tablebell_sandbox.channel import Channel as SandboxChannel
 from . import processes
 from .rig import Rig
 
-KILLS = 5
+WAVES = 2
+KILLS_PER_WAVE = 2
+KILLS = WAVES * KILLS_PER_WAVE
 CONCURRENCY = 8
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_is_sent_twice(
     rig: Rig, database: Database
 ) -> None:
@@ -32,14 +34,19 @@ async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_i
         "EMAIL_CONCURRENCY": str(CONCURRENCY),
     }
     async with AsyncExitStack() as resources:
-        dispatchers = [await resources.enter_async_context(processes.running(environment)) for _ in range(3)]
-        for _ in range(KILLS):
-            await asyncio.sleep(random.uniform(0.2, 0.6))
-            victim = random.choice(dispatchers)
-            dispatchers.remove(victim)
-            await victim.kill()
-            dispatchers.append(await resources.enter_async_context(processes.running(environment)))
-        rows = await rig.settled(*ids, within=30)
+
+        async def start(count: int) -> list[processes.DispatcherProcess]:
+            entering = (resources.enter_async_context(processes.running(environment)) for _ in range(count))
+            return list(await asyncio.gather(*entering))
+
+        dispatchers = await start(3)
+        for _ in range(WAVES):
+            random.shuffle(dispatchers)
+            for victim in (dispatchers.pop() for _ in range(KILLS_PER_WAVE)):
+                await asyncio.sleep(random.uniform(0.1, 0.6))
+                await victim.kill()
+            dispatchers += await start(KILLS_PER_WAVE)
+        rows = await rig.settled(*ids, within=60)
 
     assert {row["outcome"] for row in rows} == {"SENT"}, "nothing is lost"
     seen = Counter(rig.sandbox.keys(SandboxChannel.EMAIL))
