@@ -19,7 +19,7 @@ from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits, Pace
 from channel_dispatcher.metrics import IN_HAND, OUTCOMES, PROVIDER_SECONDS
 from channel_dispatcher.outcome import NotTried, Outcome, ProviderDown, RetryLater, Sent, Throttled, Undeliverable
-from channel_dispatcher.recorder import Recorder
+from channel_dispatcher.recorder import RETRY_SECONDS, Recorder
 from channel_dispatcher.settlement import settle
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
@@ -31,12 +31,14 @@ from tablebell.wakeups import Wakeup
 
 log = structlog.get_logger(__name__)
 
-# What is rescheduled is due once it is recorded: a wake-up that came before that would find nothing.
-WAKE_MARGIN = 0.02
+# A pause begins when it is recorded, a moment after it was decided on: a wake-up before its end would find nothing.
+WAKE_MARGIN = 0.15
 WAKE_TICK = 0.1
 # How long a send takes is known as a moving average, of which one send is a twentieth.
 FIRST_GUESS = 0.1
 WEIGHT_OF_ONE = 0.05
+# What concerns one row only. Outages are told once for all by the breaker, and what was sent is in the table.
+WORTH_TELLING = {"RETRY", "UNDELIVERABLE", "EXHAUSTED"}
 
 
 class Sender(Protocol):
@@ -72,7 +74,6 @@ class Dispatcher:
         self._lease = lease
         self._batch_size = batch_size
         self._stop = stop
-        IN_HAND.labels(channel).set_function(lambda: len(self._in_hand))
         self._pace = Pace(limits.per_second, time.monotonic)
         self._in_hand: dict[int, Delivery] = {}
         self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
@@ -81,6 +82,7 @@ class Dispatcher:
         self._send_seconds = FIRST_GUESS
         self._provider_seconds = PROVIDER_SECONDS.labels(channel)
         self._wakes: set[int] = set()
+        IN_HAND.labels(channel).set_function(lambda: len(self._in_hand))
 
     async def run(self, poll_seconds: float) -> None:
         """Until the stop; returns when everything in hand is answered for."""
@@ -97,6 +99,11 @@ class Dispatcher:
         """Claim what there is room for and start to send it. True when there is room for more, and more to do."""
         room = self._room()
         if room <= 0:
+            self._more = True  # for all we know: whoever makes room looks
+            return False
+        if self._recorder.interrupted:
+            # Rows whose result waits to be written may look abandoned by now: they must not be claimed again.
+            self._wake_in(RETRY_SECONDS)
             return False
         claim = await store.claim_fair(
             self._pool,
@@ -150,7 +157,8 @@ class Dispatcher:
         self._recorder.add(self.channel, settlement)
         if settlement.pause:
             self._wake_in(settlement.pause.total_seconds())
-        log.debug(
+        tell = log.info if settlement.result in WORTH_TELLING else log.debug
+        tell(
             "delivery_settled",
             channel=self.channel,
             channel_send_id=delivery.id,

@@ -1,7 +1,8 @@
 """Writes down what became of the attempts, many at once.
 
 Writing is the dearest part of sending, and a batch costs hardly more than a row: what is finished within a few
-milliseconds goes out in one statement. While the database is away the results wait here; no new work is claimed then.
+milliseconds goes out in one statement. While the database is away the results wait here (`interrupted`), and nothing
+new is claimed until they are written.
 """
 
 import asyncio
@@ -31,6 +32,7 @@ class Recorder:
         self._waiting: list[tuple[Channel, Settlement]] = []
         self._arrived = asyncio.Event()
         self._finishing = asyncio.Event()
+        self.interrupted = False
 
     def add(self, channel: Channel, settlement: Settlement) -> None:
         self._waiting.append((channel, settlement))
@@ -60,8 +62,10 @@ class Recorder:
         while True:
             try:
                 results = await store.record_if_leased(self._pool, settlements)
+                self.interrupted = False
                 break
             except OUTAGES as outage:
+                self.interrupted = True
                 log.warning("record_interrupted", rows=len(batch), error=describe(outage))
                 await asyncio.sleep(RETRY_SECONDS)
         told: Counter[tuple[str, str]] = Counter()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
@@ -14,8 +14,8 @@ from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.settings import DatabaseSettings, OutboxSettings, Port, Seconds, ServiceSettings, load
 
 
-def _split(value: object) -> object:
-    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+def _split(value: Any) -> Any:
+    return [part.strip().upper() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 Pauses = Annotated[tuple[Seconds, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
@@ -44,7 +44,7 @@ class Loaded:
 
 def load_all(service: str) -> Loaded:
     """One message names everything that is wrong or missing, the channels' settings included."""
-    off = {part.upper() for part in str(os.environ.get("CHANNELS_OFF", "")).replace(" ", "").split(",")}
+    off = _split(os.environ.get("CHANNELS_OFF", ""))  # ahead of the rest: it decides what is to be read at all
     on = [kind for kind in KINDS if kind.channel not in off]
     bases: tuple[type[Settings | ChannelSettings], ...] = (Settings, *(kind.settings for kind in on))
     everything: type[Settings] = type("Settings", bases, {})

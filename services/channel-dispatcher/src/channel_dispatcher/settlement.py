@@ -11,7 +11,7 @@ from tablebell.retry import RetryPolicy
 NONE = timedelta(0)
 # A provider that was not there is not asked again in the same breath, even while the channel is still open.
 SHORTEST_PAUSE = timedelta(milliseconds=100)
-LONGEST_ERROR = 1000
+LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ def settle(delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down:
     """`cool_down` is how long the channel stays closed: nothing that it sent back is due earlier."""
     match outcome:
         case Sent(provider_message_id):
-            return Settlement(delivery, "SENT", provider_message_id=provider_message_id)
+            return Settlement(delivery, "SENT", provider_message_id=provider_message_id and _clean(provider_message_id))
         case RetryLater(reason, after):
             if delivery.attempt >= policy.max_attempts:
                 return Settlement(delivery, "EXHAUSTED", _clean(reason))
             pause = max(policy.pause_after(delivery.attempt), after or NONE)
             return Settlement(delivery, "RETRY", _clean(reason), pause=pause)
         case Throttled(reason, after):
-            return Settlement(delivery, "THROTTLED", _clean(reason), pause=after, counts=False)
+            return Settlement(delivery, "THROTTLED", _clean(reason), pause=max(after, SHORTEST_PAUSE), counts=False)
         case Undeliverable(reason, address_is_dead):
             return Settlement(delivery, "UNDELIVERABLE", _clean(reason), address_is_dead=address_is_dead)
         case ProviderDown(reason):
@@ -49,6 +49,7 @@ def settle(delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down:
             assert_never(outcome)
 
 
-def _clean(error: str) -> str:
-    # An error from outside may hold anything; PostgreSQL takes no NUL, and an operator no novel.
-    return " ".join(error.replace("\x00", "").split())[:LONGEST_ERROR]
+def _clean(text: str) -> str:
+    """A text from outside may hold anything; PostgreSQL takes no NUL and no half letters, and an operator no novel."""
+    whole = text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
+    return " ".join(whole.split())[:LONGEST_TEXT]

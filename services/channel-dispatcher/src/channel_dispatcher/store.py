@@ -52,7 +52,7 @@ async def claim_fair(
             user_id=row["user_id"],
             recipient=row["recipient"] or "",
             message=row["message"],
-            headers=row["headers"],
+            headers=row["headers"] if isinstance(row["headers"], dict) else {},
             created_at=row["created_at"],
         )
         for row in rows

@@ -177,3 +177,21 @@ async def test_a_row_that_its_channel_cannot_read_fails_alone(rig: Rig) -> None:
         rows = await rig.settled(broken, whole)
     assert [row["outcome"] for row in rows] == ["EXHAUSTED", "SENT"]
     assert "ValidationError" in rows[0]["last_error"]
+
+
+async def test_a_row_without_an_address_is_final_and_marks_nobody(rig: Rig) -> None:
+    (row_id,) = await rig.add(EMAIL, recipient=None)
+    async with rig.dispatching(EMAIL):
+        (row,) = await rig.settled(row_id)
+    assert (row["outcome"], row["last_error"]) == ("UNDELIVERABLE", "not an e-mail address")
+    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+
+
+async def test_an_access_token_is_fetched_once_and_again_when_it_is_refused(rig: Rig) -> None:
+    ids = await rig.add(PUSH, 20)
+    async with rig.dispatching(PUSH):
+        await rig.settled(*ids)
+        assert rig.sandbox.count(SandboxChannel.PUSH).refused == 0
+        await rig.sandbox.set_faults(SandboxChannel.PUSH, {"kind": "http", "status": 401, "count": 1})
+        (row,) = await rig.settled(*await rig.add(PUSH))
+    assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)

@@ -138,7 +138,7 @@ WITH told AS MATERIALIZED (
     INSERT INTO undeliverable_address (user_type, user_id, channel_type, address, reason)
     SELECT DISTINCT ON (user_type, user_id) user_type, user_id, channel_type, recipient, last_error
       FROM recorded
-     WHERE address_is_dead
+     WHERE address_is_dead AND recipient IS NOT NULL
     ON CONFLICT (user_type, user_id, channel_type)
     DO UPDATE SET address = excluded.address, reason = excluded.reason, marked_at = excluded.marked_at
 ), alive AS (
