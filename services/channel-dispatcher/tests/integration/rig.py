@@ -139,7 +139,7 @@ class Rig:
         query = "SELECT * FROM channel_send_attempt WHERE channel_send_id = $1 ORDER BY id"
         return await self.pool.fetch(query, row_id)
 
-    async def settled(self, *row_ids: int, within: float = 15.0) -> list[asyncpg.Record]:
+    async def settled(self, *row_ids: int, within: float = 18.0) -> list[asyncpg.Record]:
         """The rows, once all of them are finished."""
         query = "SELECT count(*) = 0 FROM notification_channel_send WHERE id = ANY ($1) AND is_sent IS NULL"
 

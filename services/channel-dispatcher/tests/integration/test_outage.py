@@ -120,7 +120,7 @@ async def test_a_postgres_restart_in_the_middle_neither_loses_nor_repeats_anythi
     async with rig.dispatching(SMS):
         await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted >= 50)
         await servers.postgres("restart")
-        rows = await rig.settled(*ids)
+        rows = await rig.settled(*ids, within=40)
     assert {row["outcome"] for row in rows} == {"SENT"}
     keys = rig.sandbox.keys(SandboxChannel.SMS)
     assert len(keys) == len(set(keys)) == 300

@@ -173,7 +173,7 @@ async def test_a_row_whose_time_is_over_is_not_sent_at_all(rig: Rig) -> None:
 async def test_a_row_that_its_channel_cannot_read_fails_alone(rig: Rig) -> None:
     (broken,) = await rig.add(SMS, message={"no": "text"})
     (whole,) = await rig.add(SMS)
-    async with rig.dispatching(SMS):
+    async with rig.dispatching(SMS, policy=RetryPolicy(2, (timedelta(milliseconds=100),))):
         rows = await rig.settled(broken, whole)
     assert [row["outcome"] for row in rows] == ["EXHAUSTED", "SENT"]
     assert "ValidationError" in rows[0]["last_error"]
