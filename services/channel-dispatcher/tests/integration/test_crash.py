@@ -12,7 +12,7 @@ from tablebell.people import Channel
 from tablebell.testing import Database
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from . import processes
+from .processes import DispatcherProcess, running, settings_for
 from .rig import Rig
 
 WAVES = 2
@@ -27,7 +27,7 @@ async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_i
 ) -> None:
     await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "delay", "seconds": 0.1})
     ids = [row for restaurant in (10, 11, 12) for row in await rig.add(Channel.EMAIL, 500, restaurant_id=restaurant)]
-    environment = processes.settings_for(database, rig.sandbox, rig.credentials) | {
+    environment = settings_for(database, rig.sandbox, rig.credentials) | {
         "LEASE_SECONDS": "5",  # longer than a busy machine keeps a living process from renewing it
         "POLL_SECONDS": "0.2",
         "MAX_ATTEMPTS": "20",
@@ -35,8 +35,8 @@ async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_i
     }
     async with AsyncExitStack() as resources:
 
-        async def start(count: int) -> list[processes.DispatcherProcess]:
-            entering = (resources.enter_async_context(processes.running(environment)) for _ in range(count))
+        async def start(count: int) -> list[DispatcherProcess]:
+            entering = (resources.enter_async_context(running(environment)) for _ in range(count))
             return list(await asyncio.gather(*entering))
 
         dispatchers = await start(3)

@@ -9,7 +9,7 @@ from tablebell.testing import Database, eventually
 from tablebell.wakeups import open_announcer
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from . import processes
+from .processes import running, settings_for
 from .rig import Rig
 
 
@@ -39,9 +39,9 @@ async def test_a_channel_that_is_switched_off_needs_no_settings() -> None:
 async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_prometheus(
     rig: Rig, database: Database
 ) -> None:
-    environment = processes.settings_for(database, rig.sandbox, rig.credentials) | {"POLL_SECONDS": "60"}
+    environment = settings_for(database, rig.sandbox, rig.credentials) | {"POLL_SECONDS": "60"}
     async with (
-        processes.running(environment) as dispatcher,
+        running(environment) as dispatcher,
         open_pool(database.url_of("notification_fanout"), "test", 1) as fanout,
         open_announcer(fanout) as announcer,
     ):
@@ -65,8 +65,8 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_pro
 
 async def test_the_rows_of_a_channel_that_is_off_are_skipped_with_the_reason(rig: Rig, database: Database) -> None:
     (row_id,) = await rig.add(Channel.SLACK)
-    environment = processes.settings_for(database, rig.sandbox, rig.credentials) | {"CHANNELS_OFF": "SLACK"}
-    async with processes.running(environment):
+    environment = settings_for(database, rig.sandbox, rig.credentials) | {"CHANNELS_OFF": "SLACK"}
+    async with running(environment):
         (row,) = await rig.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
     assert row["last_error"] == "channel SLACK is not configured"
@@ -75,7 +75,7 @@ async def test_the_rows_of_a_channel_that_is_off_are_skipped_with_the_reason(rig
 async def test_a_stop_lets_what_was_begun_come_to_its_end(rig: Rig, database: Database) -> None:
     await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
     (row_id,) = await rig.add(Channel.SMS)
-    async with processes.running(processes.settings_for(database, rig.sandbox, rig.credentials)) as dispatcher:
+    async with running(settings_for(database, rig.sandbox, rig.credentials)) as dispatcher:
         await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
         assert await dispatcher.terminate() == 0
     assert (await rig.row(row_id))["outcome"] == "SENT"
