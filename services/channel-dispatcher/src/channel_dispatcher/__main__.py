@@ -2,32 +2,98 @@
 
 import asyncio
 import sys
+import time
+from contextlib import AsyncExitStack
+from datetime import timedelta
 from functools import partial
 
-from channel_dispatcher.settings import Settings
+from channel_dispatcher import store
+from channel_dispatcher.breaker import Breaker, State
+from channel_dispatcher.dispatcher import Dispatcher
+from channel_dispatcher.leases import LeaseKeeper
+from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, WITHDRAWN
+from channel_dispatcher.recorder import Recorder
+from channel_dispatcher.retention import Retention
+from channel_dispatcher.settings import Loaded, load_all
+from channel_dispatcher.skipper import Skipper
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
-from tablebell.postgres import check, open_pool
-from tablebell.settings import load
+from tablebell.loop import keep_running
+from tablebell.outbox import Level
+from tablebell.people import DURABLE_CHANNELS
+from tablebell.postgres import Pool, check, open_pool
+from tablebell.retry import RetryPolicy
+from tablebell.wakeups import Listener, open_announcer
 from tablebell.web import health_app, serve
 
 SERVICE = "channel-dispatcher"
 
 
-async def serve_until(settings: Settings, stop: Stop) -> None:
-    async with (
-        open_pool(settings.database_url, SERVICE, settings.database_pool_size) as pool,
-        asyncio.TaskGroup() as tasks,
-    ):
+async def serve_until(loaded: Loaded, stop: Stop) -> None:
+    settings = loaded.settings
+    lease = timedelta(seconds=settings.lease_seconds)
+    policy = RetryPolicy(settings.max_attempts, tuple(timedelta(seconds=pause) for pause in settings.retry_pauses))
+    async with AsyncExitStack() as resources:
+        pool = await resources.enter_async_context(
+            open_pool(settings.database_url, SERVICE, settings.database_pool_size)
+        )
+        announcer = await resources.enter_async_context(open_announcer(pool))
+        listener = Listener(settings.database_url, SERVICE)
+        recorder = Recorder(pool)
+        dispatchers = [
+            Dispatcher(
+                kind.channel,
+                await resources.enter_async_context(kind.open(own, settings.provider_timeout_seconds)),
+                pool=pool,
+                recorder=recorder,
+                breaker=Breaker(time.monotonic),
+                limits=own.limits,
+                policy=policy,
+                wakeup=listener.subscribe(Level.CHANNEL_SEND),
+                lease=lease,
+                batch_size=settings.batch_size,
+                stop=stop,
+            )
+            for kind, own in loaded.channels
+        ]
+        skippers = [(Skipper(channel, pool), listener.subscribe(Level.CHANNEL_SEND)) for channel in loaded.off]
         health = Health(stop, {"postgres": partial(check, pool)})
-        tasks.create_task(serve(health_app(SERVICE, health), settings.host, settings.port, stop), name="http")
+        app = health_app(SERVICE, health, partial(refresh_gauges, pool, dispatchers))
+
+        async with asyncio.TaskGroup() as tasks:
+            recording = tasks.create_task(recorder.run(), name="recorder")
+            keeping = tasks.create_task(LeaseKeeper(pool, dispatchers, lease).run(), name="leases")
+            async with asyncio.TaskGroup() as work:
+                work.create_task(serve(app, settings.host, settings.port, stop), name="http")
+                work.create_task(listener.run(stop), name="listener")
+                work.create_task(Retention(pool, settings.retention_days).run(stop), name="retention")
+                for dispatcher in dispatchers:
+                    work.create_task(dispatcher.run(settings.poll_seconds), name=dispatcher.channel)
+                for skipper, wakeup in skippers:
+                    name = f"skip-{skipper.channel}"
+                    loop = keep_running(name, skipper.run_once, wakeup, settings.poll_seconds, stop)
+                    work.create_task(loop, name=name)
+            keeping.cancel()
+            recorder.finish()
+            await recording
+        # What was claimed and not tried is free again: the other replicas need not wait for their poll.
+        announcer.announce(Level.CHANNEL_SEND)
+
+
+async def refresh_gauges(pool: Pool, dispatchers: list[Dispatcher]) -> None:
+    for dispatcher in dispatchers:
+        for state in State:
+            BREAKER_STATE.labels(dispatcher.channel, state).set(dispatcher.breaker.state is state)
+    for measure in await store.measure_channels(pool, DURABLE_CHANNELS):
+        OLDEST_DUE_SECONDS.labels(measure.channel).set(measure.oldest_seconds)
+        WITHDRAWN.labels(measure.channel).set(measure.withdrawn)
 
 
 def main() -> int:
-    settings = load(Settings, SERVICE)
-    configure_logs(SERVICE, settings.log_level)
-    return run(partial(serve_until, settings), settings.drain_seconds)
+    loaded = load_all(SERVICE)
+    configure_logs(SERVICE, loaded.settings.log_level)
+    return run(partial(serve_until, loaded), loaded.settings.drain_seconds)
 
 
 if __name__ == "__main__":

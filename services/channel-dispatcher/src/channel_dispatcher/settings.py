@@ -1,7 +1,52 @@
-"""What channel-dispatcher is told by its environment."""
+"""What channel-dispatcher is told by its environment; each channel's module adds what is its own."""
 
-from tablebell.settings import DatabaseSettings, OutboxSettings, Port, ServiceSettings
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+from pydantic_settings import NoDecode
+
+from channel_dispatcher.channels.kind import ChannelSettings, Kind
+from channel_dispatcher.channels.registry import KINDS
+from tablebell.people import DURABLE_CHANNELS, Channel
+from tablebell.settings import DatabaseSettings, OutboxSettings, Port, Seconds, ServiceSettings, load
+
+
+def _split(value: Any) -> Any:
+    return [part.strip().upper() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Pauses = Annotated[tuple[Seconds, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
 
 
 class Settings(ServiceSettings, DatabaseSettings, OutboxSettings):
     port: Port = 8084
+    poll_seconds: Seconds = 10.0
+    retry_pauses: Pauses = (5.0, 30.0, 120.0, 600.0)
+    provider_timeout_seconds: Seconds = 15.0
+    channels_off: Annotated[frozenset[Channel], NoDecode, BeforeValidator(_split)] = frozenset()
+    """Channels that this installation does not have. Their rows are finished as skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    settings: Settings
+    channels: Sequence[tuple[Kind, ChannelSettings]]
+    """Those that are on, each with its own settings."""
+
+    @property
+    def off(self) -> list[Channel]:
+        on = {kind.channel for kind, _ in self.channels}
+        return [channel for channel in DURABLE_CHANNELS if channel not in on]
+
+
+def load_all(service: str) -> Loaded:
+    """One message names everything that is wrong or missing, the channels' settings included."""
+    off = _split(os.environ.get("CHANNELS_OFF", ""))  # ahead of the rest: it decides what is to be read at all
+    on = [kind for kind in KINDS if kind.channel not in off]
+    bases: tuple[type[Settings | ChannelSettings], ...] = (Settings, *(kind.settings for kind in on))
+    everything: type[Settings] = type("Settings", bases, {})
+    settings = load(everything, service)
+    return Loaded(settings, [(kind, load(kind.settings, service)) for kind in on])

@@ -1,0 +1,272 @@
+"""L2 to the providers: a real dispatcher process beside bare loops against the same sandbox, and the way of one row.
+
+The sandbox is a process of its own, so that both sides find it equally busy.
+"""
+
+import asyncio
+import os
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx
+from aiosmtplib import SMTP
+
+from bench.harness import Figure, Rig
+from tablebell.outbox import Level, Outbox
+from tablebell.people import Channel
+from tablebell.postgres import Pool, open_pool
+from tablebell.testing import Database, eventually
+from tablebell.wakeups import open_announcer
+
+CONNECTIONS = 16
+ROUNDS = 5
+MAILS = 2000
+POSTS = 400
+LATENCY_ROWS = 500
+PER_SECOND = 50
+ACCOUNT = "AC00000000000000000000000000000000"
+TEXT = "Buongiorno, c'è una nuova prenotazione: tavolo per quattro, domani alle 20:30.\n" * 8
+MESSAGES: Mapping[Channel, dict[str, Any]] = {
+    Channel.EMAIL: {"subject": "Nuova prenotazione ricevuta", "text": TEXT, "html": f"<p>{TEXT}</p>"},
+    Channel.SMS: {"text": "Nuova prenotazione: tavolo per 4"},
+    Channel.PUSH: {"title": "Nuova prenotazione", "body": "Tavolo per 4", "data": {"reservationId": "1"}},
+    Channel.SLACK: {"text": "Nuova prenotazione: tavolo per 4"},
+}
+
+
+class Bench:
+    """The dispatcher at work, and what is needed to give it work."""
+
+    def __init__(self, pool: Pool, ports: Mapping[str, int], credentials: Path) -> None:
+        self.pool = pool
+        self.ports = ports
+        self.credentials = credentials
+        self._numbers = count(1)
+
+    def row(self, channel: Channel) -> dict[str, Any]:
+        number = next(self._numbers)
+        addresses = {Channel.EMAIL: f"anna{number}@mail.example", Channel.SMS: f"+39333{number:07}"}
+        return {
+            "notification_id": number,
+            "channel_type": channel,
+            "user_type": "CUSTOMER",
+            "user_id": number,
+            "restaurant_id": number % 20,
+            "recipient": addresses.get(channel, f"token-{number}"),
+            "message": MESSAGES[channel],
+        }
+
+    async def dispatch(self, channel: Channel, rows: int) -> float:
+        """Rows a second, from their commit to the provider's acceptance of the last one."""
+        given = [self.row(channel) for _ in range(rows)]
+        ids = await Outbox(Level.CHANNEL_SEND).append(self.pool, given)
+        began = time.time()
+        await self.pool.execute("SELECT pg_notify($1, '')", str(Level.CHANNEL_SEND))
+        query = "SELECT NOT EXISTS (SELECT FROM notification_channel_send WHERE is_sent IS NULL AND channel_type = $1)"
+
+        async def done() -> bool:
+            return bool(await self.pool.fetchval(query, channel))
+
+        await eventually(done, within=60, every=0.25)
+        query = "SELECT count(*) FROM notification_channel_send WHERE id = ANY ($1) AND is_sent"
+        if await self.pool.fetchval(query, ids) != rows:
+            raise RuntimeError(f"{channel}: not everything was sent")
+        (last,) = await self.newest(channel, 1)
+        return rows / float(last["received_at_epoch"] - began)
+
+    async def newest(self, channel: Channel, limit: int) -> list[dict[str, Any]]:
+        """What the sandbox got last, and when."""
+        url = f"http://127.0.0.1:{self.ports['SANDBOX_PORT']}/api/messages"
+        async with httpx.AsyncClient(timeout=30, trust_env=False) as http:
+            answer = await http.get(url, params={"channel": channel, "limit": limit})
+        messages: list[dict[str, Any]] = answer.json()
+        return messages
+
+
+async def measure(rig: Rig) -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with rig.database() as database, open_pool(database.url, "bench", 4) as pool:
+            bench = Bench(pool, _free_ports(), Path(folder) / "account.json")
+            async with _running(bench, database):
+                figures = await _latency(rig, bench)
+                for channel in MESSAGES:
+                    figures.append(await _throughput(rig, bench, channel))
+    return figures
+
+
+async def _throughput(rig: Rig, bench: Bench, channel: Channel) -> Figure:
+    rows, bar, bare = (MAILS, 0.7, _bare_smtp) if channel is Channel.EMAIL else (POSTS, 0.6, _bare_http(channel))
+    await bare(bench, rows // 4)
+    await bench.dispatch(channel, rows // 4)  # both are warm now
+    turns = [(await bare(bench, rows), await bench.dispatch(channel, rows)) for _ in range(ROUNDS)]
+    ceiling, value = (statistics.median(side) for side in zip(*turns, strict=True))
+    rig.say(f"{channel}: {value:.0f} of {ceiling:.0f} a second")
+    note = f"{CONNECTIONS} connections; medians of {ROUNDS} rounds of {rows}"
+    name = f"{channel} sent"
+    return Figure(name, value, "/s", ceiling, f"ratio ≥ {bar}", value >= bar * ceiling, note)
+
+
+async def _latency(rig: Rig, bench: Bench) -> list[Figure]:
+    """From the row (the database's clock at its insert) to the sandbox's acceptance, all on one machine's clock."""
+    await bench.dispatch(Channel.EMAIL, 100)
+    outbox, began, ids = Outbox(Level.CHANNEL_SEND), time.monotonic(), []
+    async with open_announcer(bench.pool) as announcer:
+        for number in range(LATENCY_ROWS):
+            await asyncio.sleep(max(0.0, began + number / PER_SECOND - time.monotonic()))
+            ids += await outbox.append(bench.pool, [bench.row(Channel.EMAIL)])
+            announcer.announce(Level.CHANNEL_SEND)
+    await asyncio.sleep(1)
+    rows = await bench.pool.fetch(
+        "SELECT provider_message_id, extract(epoch FROM created_at)::float AS at FROM notification_channel_send "
+        "WHERE id = ANY ($1)",
+        ids,
+    )
+    made = {f"<{row['provider_message_id']}>": row["at"] for row in rows}
+    messages = await bench.newest(Channel.EMAIL, 1000)
+    delays = sorted(each["received_at_epoch"] - made[each["key"]] for each in messages if each["key"] in made)
+    if len(delays) != LATENCY_ROWS:
+        raise RuntimeError(f"{len(delays)} of {LATENCY_ROWS} mails arrived")
+    p50, p99 = delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.99)] * 1000
+    rig.say(f"row to acceptance: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    note = f"EMAIL, {LATENCY_ROWS} rows at {PER_SECOND}/s"
+    return [
+        Figure("row to acceptance p50", p50, "ms", None, "≤ 20 ms", p50 <= 20, note),
+        Figure("row to acceptance p99", p99, "ms", None, "≤ 100 ms", p99 <= 100, note),
+    ]
+
+
+async def _bare_smtp(bench: Bench, mails: int) -> float:
+    """aiosmtplib alone: as many kept connections, and a mail that is ready."""
+    text = f"Subject: Nuova prenotazione\r\nFrom: a@b.example\r\nTo: c@d.example\r\n\r\n{TEXT}{TEXT}".encode()
+    numbers = iter(range(mails))
+
+    async def loop(client: SMTP) -> None:
+        for number in numbers:
+            await client.sendmail("no-reply@tablebell.example", [f"bare{number}@mail.example"], text)
+
+    clients = [SMTP(hostname="127.0.0.1", port=bench.ports["SANDBOX_SMTP_PORT"]) for _ in range(CONNECTIONS)]
+    for client in clients:
+        await client.connect()
+    began = time.perf_counter()
+    await asyncio.gather(*(loop(client) for client in clients))
+    elapsed = time.perf_counter() - began
+    for client in clients:
+        await client.quit()
+    return mails / elapsed
+
+
+def _bare_http(channel: Channel) -> Callable[[Bench, int], Awaitable[float]]:
+    async def run(bench: Bench, posts: int) -> float:
+        """httpx alone: as many kept connections, and the same body."""
+        url, request = await _request(bench, channel)
+        numbers = iter(range(posts))
+        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        async with httpx.AsyncClient(limits=limits, timeout=15, trust_env=False) as client:
+
+            async def loop() -> None:
+                for _ in numbers:
+                    (await client.post(url, **request)).raise_for_status()
+
+            began = time.perf_counter()
+            await asyncio.gather(*(loop() for _ in range(CONNECTIONS)))
+            return posts / (time.perf_counter() - began)
+
+    return run
+
+
+async def _request(bench: Bench, channel: Channel) -> tuple[str, dict[str, Any]]:
+    message = MESSAGES[channel]
+    match channel:
+        case Channel.SMS:
+            url = f"http://127.0.0.1:{bench.ports['SANDBOX_SMS_PORT']}/2010-04-01/Accounts/{ACCOUNT}/Messages.json"
+            form = {"To": "+393330000001", "From": "+390200000000", "Body": message["text"]}
+            return url, {"data": form, "auth": (ACCOUNT, "secret")}
+        case Channel.PUSH:
+            token = await _access_token(bench)
+            url = f"http://127.0.0.1:{bench.ports['SANDBOX_FCM_PORT']}/v1/projects/bench/messages:send"
+            notification = {"title": message["title"], "body": message["body"]}
+            body = {"message": {"token": "token-1", "notification": notification, "data": message["data"]}}
+            return url, {"json": body, "headers": {"Authorization": f"Bearer {token}"}}
+        case _:
+            url = f"http://127.0.0.1:{bench.ports['SANDBOX_SLACK_PORT']}/services/T000/B000/bench"
+            return url, {"json": message}
+
+
+async def _access_token(bench: Bench) -> str:
+    from channel_dispatcher.oauth import GRANT, ServiceAccount  # noqa: PLC0415 - only the push loop needs it
+
+    account = ServiceAccount.read(bench.credentials)
+    async with httpx.AsyncClient(trust_env=False) as http:
+        form = {"grant_type": GRANT, "assertion": account.assertion(int(time.time()))}
+        return str((await http.post(account.token_uri, data=form)).json()["access_token"])
+
+
+@asynccontextmanager
+async def _running(bench: Bench, database: Database) -> AsyncIterator[None]:
+    """The sandbox and the dispatcher, each in a process of its own."""
+    ports, account = bench.ports, str(bench.credentials)
+    token_uri = f"http://127.0.0.1:{ports['SANDBOX_FCM_PORT']}/token"
+    make = ("service-account", "--project", "bench", "--token-uri", token_uri, "--out", account)
+    maker = await asyncio.create_subprocess_exec(sys.executable, "-m", "tablebell_sandbox", *make)
+    await maker.wait()
+    sandbox = {name: str(port) for name, port in ports.items() if name.startswith("SANDBOX")}
+    dispatcher = {
+        "DATABASE_URL": database.url_of("channel_dispatcher").get_secret_value(),
+        "PORT": str(ports["PORT"]),
+        "SMTP_URL": f"smtp://127.0.0.1:{ports['SANDBOX_SMTP_PORT']}",
+        "MAIL_FROM": "Tablebell <no-reply@tablebell.example>",
+        "SMS_API_URL": f"http://127.0.0.1:{ports['SANDBOX_SMS_PORT']}",
+        "SMS_ACCOUNT": ACCOUNT,
+        "SMS_TOKEN": "secret",
+        "SMS_FROM": "+390200000000",
+        "FCM_API_URL": f"http://127.0.0.1:{ports['SANDBOX_FCM_PORT']}",
+        "FCM_PROJECT": "bench",
+        "FCM_CREDENTIALS_FILE": account,
+        "SLACK_WEBHOOK_URL": f"http://127.0.0.1:{ports['SANDBOX_SLACK_PORT']}/services/T000/B000/bench",
+        **{f"{channel}_CONCURRENCY": str(CONNECTIONS) for channel in MESSAGES},
+    }
+    async with (
+        _process("tablebell_sandbox", ports["SANDBOX_PORT"], sandbox | {"SANDBOX_FCM_CREDENTIALS_FILE": account}),
+        _process("channel_dispatcher", ports["PORT"], dispatcher),
+    ):
+        yield
+
+
+@asynccontextmanager
+async def _process(module: str, health: int, environment: Mapping[str, str]) -> AsyncIterator[None]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", module, env=os.environ | environment, stdout=asyncio.subprocess.DEVNULL
+    )
+    try:
+        async with httpx.AsyncClient(trust_env=False) as http:
+
+            async def ready() -> bool:
+                try:
+                    return (await http.get(f"http://127.0.0.1:{health}/health/ready")).is_success
+                except httpx.TransportError:
+                    return False
+
+            await eventually(ready, within=30, every=0.1)
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+def _free_ports() -> dict[str, int]:
+    names = ["PORT", "SANDBOX_PORT", *(f"SANDBOX_{part}_PORT" for part in ("SMTP", "SMS", "FCM", "SLACK"))]
+    sockets = {name: socket.socket() for name in names}
+    for each in sockets.values():
+        each.bind(("127.0.0.1", 0))
+    ports = {name: each.getsockname()[1] for name, each in sockets.items()}
+    for each in sockets.values():
+        each.close()
+    return ports

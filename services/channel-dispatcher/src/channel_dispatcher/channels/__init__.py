@@ -1,0 +1,1 @@
+"""The channels: a module each, and one line each in `registry`."""

@@ -1,0 +1,77 @@
+"""What the providers behind HTTP have in common: kept connections, and what it means when they break."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from channel_dispatcher.outcome import Outcome, ProviderDown, RetryLater
+from channel_dispatcher.rules import Rules, code_class, parse_retry_after
+from tablebell.outage import describe
+
+LONGEST_IDLE = 60.0
+LONGEST_REASON = 300
+
+
+class HttpProvider:
+    def __init__(self, client: httpx.AsyncClient, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    async def post(self, url: str, **request: Any) -> httpx.Response | Outcome:
+        """The answer, or what it means that there was none."""
+        try:
+            return await self._client.post(url, **request)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            return ProviderDown(describe(error))
+        except httpx.TimeoutException as error:
+            return RetryLater(describe(error))
+        except httpx.TransportError as error:
+            return await self._after_loss(httpx.URL(url), describe(error))
+
+    async def _after_loss(self, url: httpx.URL, error: str) -> Outcome:
+        """A lost connection is an outage if nobody answers the door now; else it has to do with this message."""
+        port = url.port or (443 if url.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(self._timeout):
+                _, writer = await asyncio.open_connection(url.host, port)
+        except OSError as refused:
+            return ProviderDown(f"{error}; {describe(refused)}")
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        return RetryLater(f"the connection was lost before the answer: {error}")
+
+
+def judge_answer(rules: Rules, answer: httpx.Response, code: object = None, reason: str = "") -> Outcome:
+    """What an answer that is not a success means; `code` is the provider's own, besides the HTTP status."""
+    status = answer.status_code
+    text = reason or answer.text[:LONGEST_REASON]
+    return rules.judge(
+        f"{status} {code}",
+        str(status),
+        code_class(status),
+        reason=f"HTTP {status} {text}",
+        after=parse_retry_after(answer.headers.get("Retry-After")),
+    )
+
+
+def read_object(answer: httpx.Response) -> Mapping[str, Any]:
+    """The JSON object in an answer; an empty one if a proxy or an outage answered with something else."""
+    try:
+        body = answer.json()
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+@asynccontextmanager
+async def open_http(concurrency: int, timeout: float, **options: Any) -> AsyncIterator[HttpProvider]:  # noqa: ASYNC109
+    limits = httpx.Limits(
+        max_connections=concurrency + 2, max_keepalive_connections=concurrency, keepalive_expiry=LONGEST_IDLE
+    )
+    async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False, **options) as client:
+        yield HttpProvider(client, timeout)

@@ -1,0 +1,116 @@
+"""Push notifications by Firebase Cloud Messaging, HTTP v1."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import httpx
+from pydantic import AfterValidator, AnyHttpUrl, Field, FilePath
+
+from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http, read_object
+from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind, PerSecond
+from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.limits import Limits
+from channel_dispatcher.oauth import AccessTokens, ServiceAccount
+from channel_dispatcher.outcome import Outcome, Sent
+from channel_dispatcher.rules import Rules, Verdict
+from tablebell.messages import PushMessage
+from tablebell.people import Channel
+
+RULES = Rules(
+    {
+        "404 UNREGISTERED": Verdict.DEAD_ADDRESS,  # the app is gone from that device
+        "401": Verdict.MISCONFIGURED,
+        "403": Verdict.MISCONFIGURED,
+        "404": Verdict.MISCONFIGURED,  # no such project
+        "408": Verdict.RETRY,
+        "429": Verdict.THROTTLED,
+        "4xx": Verdict.REFUSED,
+        "5xx": Verdict.RETRY,
+    }
+)
+
+
+def _check_account(path: Path) -> Path:
+    ServiceAccount.read(path)
+    return path
+
+
+class PushSettings(ChannelSettings):
+    fcm_api_url: AnyHttpUrl
+    fcm_project: Annotated[str, Field(min_length=1)]
+    fcm_credentials_file: Annotated[FilePath, AfterValidator(_check_account)]
+    push_concurrency: Concurrency = 16
+    push_per_second: PerSecond | None = None
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.push_concurrency, self.push_per_second)
+
+
+class PushSender:
+    def __init__(self, provider: HttpProvider, tokens: AccessTokens, settings: PushSettings) -> None:
+        base = str(settings.fcm_api_url).rstrip("/")
+        self._url = f"{base}/v1/projects/{quote(settings.fcm_project, safe='')}/messages:send"
+        self._provider = provider
+        self._tokens = tokens
+
+    async def send(self, delivery: Delivery) -> Outcome:
+        payload = _payload(delivery)
+        answer = await self._post(payload)
+        if isinstance(answer, httpx.Response) and answer.status_code == 401:
+            # A token may be revoked before its time. A new one tells whether it was the token or the account.
+            answer = await self._post(payload)
+        if isinstance(answer, Outcome):
+            return answer
+        body = read_object(answer)
+        if answer.is_success:
+            return Sent(str(body.get("name") or "") or None)
+        code = _error_code(body)
+        said = body.get("error", {}).get("message") if isinstance(body.get("error"), dict) else None
+        return judge_answer(RULES, answer, code, f"{code}: {said}" if said else "")
+
+    async def _post(self, payload: Mapping[str, Any]) -> httpx.Response | Outcome:
+        token = await self._tokens.get()
+        if not isinstance(token, str):
+            return token
+        answer = await self._provider.post(self._url, json=payload, headers={"Authorization": f"Bearer {token}"})
+        if isinstance(answer, httpx.Response) and answer.status_code == 401:
+            self._tokens.forget(token)
+        return answer
+
+
+def _payload(delivery: Delivery) -> dict[str, Any]:
+    message = PushMessage.model_validate(delivery.message)
+    return {
+        "message": {
+            "token": delivery.recipient,
+            "notification": {"title": message.title, "body": message.body},
+            "data": {**message.data, "channelSendId": delivery.key},
+            # FCM knows no idempotency key; the device does: a repeated message replaces the first on the screen.
+            "android": {"priority": "HIGH", "notification": {"tag": delivery.key}},
+            "apns": {"headers": {"apns-collapse-id": delivery.key, "apns-priority": "10"}},
+        }
+    }
+
+
+def _error_code(body: Mapping[str, Any]) -> str | None:
+    """FCM's own code, from the details of Google's error; None when somebody before FCM answered."""
+    error = body.get("error")
+    details = error.get("details") if isinstance(error, dict) else None
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and "errorCode" in detail:
+            return str(detail["errorCode"])
+    return None
+
+
+@asynccontextmanager
+async def open_push(settings: PushSettings, timeout: float) -> AsyncIterator[PushSender]:  # noqa: ASYNC109
+    account = ServiceAccount.read(settings.fcm_credentials_file)
+    async with open_http(settings.push_concurrency, timeout) as provider:
+        yield PushSender(provider, AccessTokens(account, provider), settings)
+
+
+PUSH = Kind(Channel.PUSH, PushSettings, open_push)

@@ -1,0 +1,68 @@
+"""Slack by an incoming webhook."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from pydantic import AnyHttpUrl, SecretStr, TypeAdapter, field_validator
+
+from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http
+from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind, PerSecond
+from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.limits import Limits
+from channel_dispatcher.outcome import Outcome, Sent
+from channel_dispatcher.rules import Rules, Verdict
+from tablebell.messages import SlackMessage
+from tablebell.people import Channel
+
+RULES = Rules(
+    {
+        "401": Verdict.MISCONFIGURED,
+        "403": Verdict.MISCONFIGURED,
+        "404": Verdict.MISCONFIGURED,  # the webhook was taken away
+        "408": Verdict.RETRY,
+        "410": Verdict.MISCONFIGURED,  # the channel was archived
+        "429": Verdict.THROTTLED,
+        "4xx": Verdict.REFUSED,
+        "5xx": Verdict.RETRY,
+    }
+)
+
+
+class SlackSettings(ChannelSettings):
+    slack_webhook_url: SecretStr  # whoever knows it may post
+    slack_concurrency: Concurrency = 4
+    slack_per_second: PerSecond | None = None
+
+    @field_validator("slack_webhook_url")
+    @classmethod
+    def _check(cls, url: SecretStr) -> SecretStr:
+        TypeAdapter(AnyHttpUrl).validate_python(url.get_secret_value())
+        return url
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.slack_concurrency, self.slack_per_second)
+
+
+class SlackSender:
+    def __init__(self, provider: HttpProvider, url: str) -> None:
+        self._provider = provider
+        self._url = url
+
+    async def send(self, delivery: Delivery) -> Outcome:
+        message = SlackMessage.model_validate(delivery.message)
+        # Two people's notifications may read the same: the id tells a second message from a repeated one.
+        metadata = {"event_type": "tablebell_notification", "event_payload": {"channelSendId": delivery.key}}
+        answer = await self._provider.post(self._url, json={"text": message.text, "metadata": metadata})
+        if isinstance(answer, Outcome):
+            return answer
+        return Sent() if answer.is_success else judge_answer(RULES, answer)
+
+
+@asynccontextmanager
+async def open_slack(settings: SlackSettings, timeout: float) -> AsyncIterator[SlackSender]:  # noqa: ASYNC109
+    async with open_http(settings.slack_concurrency, timeout) as provider:
+        yield SlackSender(provider, settings.slack_webhook_url.get_secret_value())
+
+
+SLACK = Kind(Channel.SLACK, SlackSettings, open_slack)

@@ -1,0 +1,215 @@
+"""One channel's worker: claim, send, hand the outcome to the recorder.
+
+No database connection is held while a provider is asked, and no send waits for another: rows are claimed as room
+becomes free, and each is answered for by itself. Room is what the breaker and the limits leave.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Protocol
+
+import structlog
+
+from channel_dispatcher import store
+from channel_dispatcher.breaker import Breaker, State
+from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.limits import Limits, Pace
+from channel_dispatcher.metrics import IN_HAND, OUTCOMES, PROVIDER_SECONDS
+from channel_dispatcher.outcome import NotTried, Outcome, ProviderDown, RetryLater, Sent, Throttled, Undeliverable
+from channel_dispatcher.recorder import RETRY_SECONDS, Recorder
+from channel_dispatcher.settlement import settle
+from tablebell.lifecycle import Stop
+from tablebell.loop import keep_running
+from tablebell.outage import describe
+from tablebell.people import Channel
+from tablebell.postgres import Pool
+from tablebell.retry import RetryPolicy
+from tablebell.wakeups import Wakeup
+
+log = structlog.get_logger(__name__)
+
+# A pause begins when it is recorded, a moment after it was decided on: a wake-up before its end would find nothing.
+WAKE_MARGIN = 0.15
+WAKE_TICK = 0.1
+# How long a send takes is known as a moving average, of which one send is a twentieth.
+FIRST_GUESS = 0.1
+WEIGHT_OF_ONE = 0.05
+# What concerns one row only. Outages are told once for all by the breaker, and what was sent is in the table.
+WORTH_TELLING = {"RETRY", "UNDELIVERABLE", "EXHAUSTED"}
+
+
+class Sender(Protocol):
+    """A channel: takes a message to its provider and says what became of it. Never raises for what a provider does."""
+
+    async def send(self, delivery: Delivery) -> Outcome: ...
+
+
+class Dispatcher:
+    def __init__(
+        self,
+        channel: Channel,
+        sender: Sender,
+        *,
+        pool: Pool,
+        recorder: Recorder,
+        breaker: Breaker,
+        limits: Limits,
+        policy: RetryPolicy,
+        wakeup: Wakeup,
+        lease: timedelta,
+        batch_size: int,
+        stop: Stop,
+    ) -> None:
+        self.channel = channel
+        self.breaker = breaker
+        self._sender = sender
+        self._pool = pool
+        self._recorder = recorder
+        self._limits = limits
+        self._policy = policy
+        self._wakeup = wakeup
+        self._lease = lease
+        self._batch_size = batch_size
+        self._stop = stop
+        self._pace = Pace(limits.per_second, time.monotonic)
+        self._in_hand: dict[int, Delivery] = {}
+        self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
+        self._after = 0
+        self._more = False
+        self._send_seconds = FIRST_GUESS
+        self._provider_seconds = PROVIDER_SECONDS.labels(channel)
+        self._wakes: set[int] = set()
+        IN_HAND.labels(channel).set_function(lambda: len(self._in_hand))
+
+    async def run(self, poll_seconds: float) -> None:
+        """Until the stop; returns when everything in hand is answered for."""
+        async with asyncio.TaskGroup() as tasks:
+            slots = [
+                tasks.create_task(self._send(), name=f"{self.channel}-{n}") for n in range(self._limits.concurrency)
+            ]
+            await keep_running(f"dispatcher-{self.channel}", self.run_once, self._wakeup, poll_seconds, self._stop)
+            await self._waiting.join()
+            for slot in slots:
+                slot.cancel()
+
+    async def run_once(self) -> bool:
+        """Claim what there is room for and start to send it. True when there is room for more, and more to do."""
+        room = self._room()
+        if room <= 0:
+            self._more = True  # for all we know: whoever makes room looks
+            return False
+        if self._recorder.interrupted:
+            # Rows whose result waits to be written may look abandoned by now: they must not be claimed again.
+            self._wake_in(RETRY_SECONDS)
+            return False
+        claim = await store.claim_fair(
+            self._pool,
+            self.channel,
+            limit=min(room, self._batch_size),
+            lease=self._lease,
+            after=self._after,
+            max_attempts=self._policy.max_attempts,
+        )
+        self._after, self._more = claim.reached, claim.more
+        for outcome, count in claim.settled.items():
+            OUTCOMES.labels(self.channel, outcome.lower()).inc(count)
+        for delivery in claim.deliveries:
+            self._in_hand[delivery.attempt_id] = delivery
+            self._waiting.put_nowait(delivery)
+        return self._more and self._room() > 0
+
+    @property
+    def in_hand(self) -> Collection[Delivery]:
+        return self._in_hand.values()
+
+    def forget(self, lost: Collection[Delivery]) -> None:
+        """The leases of these have passed to others: what has not been sent yet will not be."""
+        for delivery in lost:
+            self._in_hand.pop(delivery.attempt_id, None)
+
+    def _room(self) -> int:
+        """Nothing while much is in hand, so that claims are few and large; a row when only one is allowed."""
+        allowance = self.breaker.allowance(self._limits.concurrency)
+        window = self._limits.window(allowance, self._send_seconds)
+        held = len(self._in_hand)
+        if window == 0 and (change := self.breaker.next_change) is not None:
+            self._wake_in(change)
+        return 0 if held > 2 * window // 3 else window - held
+
+    async def _send(self) -> None:
+        """One of the channel's slots: one send after the other."""
+        while True:
+            delivery = await self._waiting.get()
+            await self._pace.turn()
+            if delivery.attempt_id in self._in_hand:
+                self._settle(delivery, await self._attempt(delivery))
+            self._waiting.task_done()
+            if self._more and self._room() > 0:
+                self._wakeup.now()
+
+    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        self._tell_breaker(outcome)
+        settlement = settle(delivery, outcome, self._policy, timedelta(seconds=self.breaker.cool_down))
+        self._in_hand.pop(delivery.attempt_id, None)
+        self._recorder.add(self.channel, settlement)
+        if settlement.pause:
+            self._wake_in(settlement.pause.total_seconds())
+        tell = log.info if settlement.result in WORTH_TELLING else log.debug
+        tell(
+            "delivery_settled",
+            channel=self.channel,
+            channel_send_id=delivery.id,
+            correlation_id=delivery.headers.get("correlation_id"),
+            attempt=delivery.attempt,
+            result=settlement.result,
+            error=settlement.error,
+        )
+
+    async def _attempt(self, delivery: Delivery) -> Outcome:
+        if self._stop.requested:
+            return NotTried("the service is stopping")
+        if self.breaker.state in (State.OPEN, State.THROTTLED):
+            return NotTried(f"the channel is {self.breaker.state}")
+        started = time.monotonic()
+        try:
+            return await self._sender.send(delivery)
+        except Exception as error:  # one bad row must not end the others' deliveries
+            correlation_id = delivery.headers.get("correlation_id")
+            log.exception(
+                "send_failed", channel=self.channel, channel_send_id=delivery.id, correlation_id=correlation_id
+            )
+            return RetryLater(describe(error))
+        finally:
+            seconds = time.monotonic() - started
+            self._send_seconds += (seconds - self._send_seconds) * WEIGHT_OF_ONE
+            self._provider_seconds.observe(seconds)
+
+    def _tell_breaker(self, outcome: Outcome) -> None:
+        match outcome:
+            case Sent() | RetryLater() | Undeliverable():
+                self.breaker.answered()
+            case Throttled(reason, after):
+                self.breaker.throttled(after.total_seconds())
+                log.warning("provider_throttles", channel=self.channel, error=reason, seconds=after.total_seconds())
+            case ProviderDown(reason, needs_operator):
+                if self.breaker.unreachable():
+                    tell = log.critical if needs_operator else log.error
+                    event = "provider_refuses_us" if needs_operator else "provider_down"
+                    tell(event, channel=self.channel, error=reason, probe_in=self.breaker.cool_down)
+            case NotTried():
+                pass
+
+    def _wake_in(self, seconds: float) -> None:
+        """One timer serves all that is due within the same tenth of a second."""
+        loop = asyncio.get_running_loop()
+        tick = math.ceil((loop.time() + seconds + WAKE_MARGIN) / WAKE_TICK)
+        if tick not in self._wakes:
+            self._wakes.add(tick)
+            loop.call_at(tick * WAKE_TICK, self._wake, tick)
+
+    def _wake(self, tick: int) -> None:
+        self._wakes.discard(tick)
+        self._wakeup.now()

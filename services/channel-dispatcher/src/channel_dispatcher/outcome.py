@@ -1,0 +1,56 @@
+"""What became of one attempt, as a value: a channel returns it, only the recorder writes it down. Pure."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The provider took it."""
+
+    provider_message_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """It failed, and may go well another time. Counts as an attempt."""
+
+    reason: str
+    after: timedelta | None = None
+    """The provider's own wish, if it has one; the pause is never shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """We are too fast. No fault of the row: it costs no attempt."""
+
+    reason: str
+    after: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Undeliverable:
+    """Another attempt could not end differently."""
+
+    reason: str
+    address_is_dead: bool = False
+    """The address itself is to blame, so nothing else should be sent there either."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderDown:
+    """Nobody is there, or nobody lets us in. No fault of the row: it costs no attempt."""
+
+    reason: str
+    needs_operator: bool = False
+    """It will not pass by itself: our settings or credentials are wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotTried:
+    """The provider was not called: the channel closed or the service stopped first."""
+
+    reason: str
+
+
+Outcome = Sent | RetryLater | Throttled | Undeliverable | ProviderDown | NotTried

@@ -1,0 +1,79 @@
+"""Writes down what became of the attempts, many at once.
+
+Writing is the dearest part of sending, and a batch costs hardly more than a row: what is finished within a few
+milliseconds goes out in one statement. While the database is away the results wait here (`interrupted`), and nothing
+new is claimed until they are written.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+
+from channel_dispatcher import store
+from channel_dispatcher.metrics import OUTCOMES
+from channel_dispatcher.settlement import Settlement
+from tablebell.outage import OUTAGES, describe
+from tablebell.people import Channel
+from tablebell.postgres import Pool
+
+log = structlog.get_logger(__name__)
+
+LINGER_SECONDS = 0.02
+RETRY_SECONDS = 0.2
+LARGEST_BATCH = 500
+
+
+class Recorder:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._waiting: list[tuple[Channel, Settlement]] = []
+        self._arrived = asyncio.Event()
+        self._finishing = asyncio.Event()
+        self.interrupted = False
+
+    def add(self, channel: Channel, settlement: Settlement) -> None:
+        self._waiting.append((channel, settlement))
+        self._arrived.set()
+
+    def finish(self) -> None:
+        """Nothing more will be added: `run` ends when everything is written."""
+        self._finishing.set()
+        self._arrived.set()
+
+    async def run(self) -> None:
+        while self._waiting or not self._finishing.is_set():
+            await self._arrived.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LINGER_SECONDS):
+                    await self._finishing.wait()
+            if not self._finishing.is_set():
+                self._arrived.clear()
+            while self._waiting:
+                # In one order everywhere, so that two writers wait for each other rather than for ever.
+                batch = sorted(self._waiting[:LARGEST_BATCH], key=lambda each: each[1].delivery.id)
+                del self._waiting[:LARGEST_BATCH]
+                await self._write(batch)
+
+    async def _write(self, batch: Sequence[tuple[Channel, Settlement]]) -> None:
+        settlements = [settlement for _, settlement in batch]
+        while True:
+            try:
+                results = await store.record_if_leased(self._pool, settlements)
+                self.interrupted = False
+                break
+            except OUTAGES as outage:
+                self.interrupted = True
+                log.warning("record_interrupted", rows=len(batch), error=describe(outage))
+                await asyncio.sleep(RETRY_SECONDS)
+        told: Counter[tuple[str, str]] = Counter()
+        for channel, settlement in batch:
+            result = results.get(settlement.delivery.id)
+            if result is None:
+                row_id = settlement.delivery.id
+                log.warning("lease_lost", channel=channel, channel_send_id=row_id, result=settlement.result)
+            told[channel, (result or "lost").lower()] += 1
+        for labels, count in told.items():
+            OUTCOMES.labels(*labels).inc(count)

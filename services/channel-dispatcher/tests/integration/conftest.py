@@ -1,0 +1,23 @@
+"""A rig per test: a database, the sandbox on free ports, and the dispatcher's own rights."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tablebell.postgres import Pool, open_pool
+from tablebell.testing import Database
+from tablebell_sandbox.testing import running_sandbox
+
+from .rig import Rig
+
+
+@pytest.fixture
+async def rig(database: Database, pool: Pool, tmp_path: Path) -> AsyncIterator[Rig]:
+    credentials = tmp_path / "service-account.json"
+    async with (
+        running_sandbox() as sandbox,
+        open_pool(database.url_of("channel_dispatcher"), "test-dispatcher", size=10) as service,
+    ):
+        sandbox.write_service_account(credentials)
+        yield Rig(pool, service, sandbox, credentials)

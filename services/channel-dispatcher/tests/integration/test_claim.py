@@ -1,0 +1,121 @@
+"""Claims go round the restaurants, stay on their indexes, and never share a row."""
+
+import asyncio
+import json
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from channel_dispatcher import store
+from channel_dispatcher.delivery import Delivery
+from tablebell.people import Channel
+
+from .rig import Rig
+
+SMS = Channel.SMS
+LEASE = timedelta(seconds=30)
+
+
+async def claim(rig: Rig, limit: int, after: int = 0) -> store.Claim:
+    return await store.claim_fair(rig.service, SMS, limit=limit, lease=LEASE, after=after, max_attempts=5)
+
+
+async def restaurants(rig: Rig, deliveries: list[Delivery]) -> list[int]:
+    rows = await rig.pool.fetch("SELECT id, restaurant_id FROM notification_channel_send")
+    of = {row["id"]: row["restaurant_id"] for row in rows}
+    return [of[delivery.id] for delivery in deliveries]
+
+
+async def test_a_burst_of_one_restaurant_leaves_the_others_their_share(rig: Rig) -> None:
+    await rig.add(SMS, 500, restaurant_id=10)
+    for restaurant in (11, 12):
+        await rig.add(SMS, restaurant_id=restaurant)
+    claimed = await claim(rig, 30)
+    assert (await restaurants(rig, list(claimed.deliveries)))[:4] == [10, 11, 12, 10]
+    assert claimed.more
+
+
+async def test_a_round_goes_on_where_the_last_one_stopped(rig: Rig) -> None:
+    for restaurant in range(1, 11):
+        await rig.add(SMS, 5, restaurant_id=restaurant)
+    after, seen = 0, []
+    for _ in range(5):
+        claimed = await claim(rig, 4, after)
+        after = claimed.reached
+        seen += await restaurants(rig, list(claimed.deliveries))
+    assert Counter(seen) == dict.fromkeys(range(1, 11), 2)
+
+
+async def test_a_round_over_more_restaurants_than_it_may_visit_comes_to_all_of_them(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MOST_VISITS", 5)
+    for restaurant in range(1, 13):
+        await rig.add(SMS, restaurant_id=restaurant)
+    await rig.pool.execute(
+        "UPDATE notification_channel_send SET next_attempt_at = now() + interval '1 hour' WHERE restaurant_id <> 12"
+    )
+    after, seen = 0, []
+    for _ in range(5):
+        claimed = await claim(rig, 10, after)
+        after = claimed.reached
+        seen += await restaurants(rig, list(claimed.deliveries))
+    assert seen == [12]
+
+
+async def test_claims_at_the_same_time_never_share_a_row_and_leave_none(rig: Rig) -> None:
+    ids = [row for restaurant in range(1, 8) for row in await rig.add(SMS, 40, restaurant_id=restaurant)]
+    claims = await asyncio.gather(*(claim(rig, 30, after) for after in range(8)))
+    claimed = [delivery.id for each in claims for delivery in each.deliveries]
+    assert len(claimed) == len(set(claimed))
+    while more := (await claim(rig, 50)).deliveries:
+        claimed += [delivery.id for delivery in more]
+    assert sorted(claimed) == sorted(ids)
+
+
+async def test_a_claim_that_took_everything_says_so(rig: Rig) -> None:
+    await rig.add(SMS, 3)
+    claimed = await claim(rig, 10)
+    assert (len(claimed.deliveries), claimed.more) == (3, False)
+    assert not (await claim(rig, 10)).more
+
+
+@pytest.mark.timeout(60)
+async def test_a_claim_stays_on_its_indexes_whatever_the_history_and_the_backlog_hold(rig: Rig) -> None:
+    for restaurant in range(1, 41):
+        await rig.add(SMS, 250, restaurant_id=restaurant)
+    await rig.pool.execute("UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT'")
+    for restaurant in (10, 11):
+        await rig.add(SMS, 3000 if restaurant == 10 else 1, restaurant_id=restaurant)
+    await rig.pool.execute("VACUUM ANALYZE notification_channel_send")
+    nodes = await plan(rig, store.SQL["claim_fair"], SMS, 48, uuid4(), LEASE, 0, 5, 300)
+    scans = [node for node in nodes if node.get("Relation Name") == "notification_channel_send"]
+    scans = [node for node in scans if "Scan" in node["Node Type"]]
+    assert scans
+    assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
+    assert "notification_channel_send_fair" in {node.get("Index Name") for node in nodes}
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 150
+
+
+async def plan(rig: Rig, query: str, *arguments: Any) -> list[dict[str, Any]]:
+    """Every node of the plan, as it really ran; nothing it did is kept."""
+    async with rig.pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        text = await connection.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + query, *arguments)
+        await transaction.rollback()
+    nodes: list[dict[str, Any]] = []
+    pending = [json.loads(text)[0]["Plan"]]
+    while pending:
+        node = pending.pop()
+        pending += node.get("Plans", [])
+        nodes.append(node)
+    return nodes
+
+
+def test_every_query_has_its_function() -> None:
+    functions = {name for name, value in vars(store).items() if asyncio.iscoroutinefunction(value)}
+    assert functions == set(store.SQL)

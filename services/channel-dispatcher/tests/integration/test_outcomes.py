@@ -1,0 +1,197 @@
+"""Each kind of outcome on each channel, with the fault switched on in the sandbox."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tablebell.outbox import Level, Outbox
+from tablebell.people import DURABLE_CHANNELS, Channel
+from tablebell.retry import RetryPolicy
+from tablebell_sandbox.channel import Channel as SandboxChannel
+
+from .rig import ADDRESSES, Rig
+
+EMAIL, SMS, PUSH, SLACK = DURABLE_CHANNELS
+
+
+@pytest.mark.parametrize("channel", DURABLE_CHANNELS)
+async def test_a_row_is_sent_once_and_every_step_is_on_record(rig: Rig, channel: Channel) -> None:
+    (row_id,) = await rig.add(channel)
+    async with rig.dispatching(channel):
+        (row,) = await rig.settled(row_id)
+    (message,) = rig.sandbox.messages(SandboxChannel(channel))
+    assert "avolo per 4" in message.text
+    assert (row["is_sent"], row["outcome"], row["attempt_count"], row["last_error"]) == (True, "SENT", 1, None)
+    assert row["lease_token"] is None
+    (attempt,) = await rig.attempts(row_id)
+    assert (attempt["attempt"], attempt["channel_type"], attempt["outcome"]) == (1, channel, "SENT")
+    assert attempt["started_at"] <= row["sent_at"]
+    if channel is not SLACK:  # whose webhooks answer "ok" and nothing else
+        assert row["provider_message_id"] == attempt["provider_message_id"]
+        assert row["provider_message_id"] in (message.message_id, (message.message_id or "").strip("<>"))
+
+
+PASSING = [
+    (EMAIL, {"kind": "smtp", "code": 421}),
+    (EMAIL, {"kind": "smtp", "code": 450}),
+    (EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"}),
+    (EMAIL, {"kind": "drop"}),
+    (SMS, {"kind": "http", "status": 500}),
+    (SMS, {"kind": "http", "status": 503}),
+    (SMS, {"kind": "drop"}),
+    (PUSH, {"kind": "http", "status": 503}),
+    (SLACK, {"kind": "http", "status": 500}),
+]
+
+
+@pytest.mark.parametrize(("channel", "fault"), PASSING, ids=str)
+async def test_what_may_pass_is_tried_again(rig: Rig, channel: Channel, fault: dict[str, Any]) -> None:
+    await rig.sandbox.set_faults(SandboxChannel(channel), fault | {"count": 1})
+    (row_id,) = await rig.add(channel)
+    async with rig.dispatching(channel):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["attempt_count"]) == (True, 2)
+    assert [each["outcome"] for each in await rig.attempts(row_id)] == ["RETRY", "SENT"]
+    assert rig.sandbox.count(SandboxChannel(channel)).accepted == 1
+
+
+@pytest.mark.parametrize("channel", DURABLE_CHANNELS)
+async def test_a_provider_that_does_not_answer_in_time_is_asked_again(rig: Rig, channel: Channel) -> None:
+    await rig.sandbox.set_faults(SandboxChannel(channel), {"kind": "delay", "seconds": 5, "count": 1})
+    (row_id,) = await rig.add(channel)
+    async with rig.dispatching(channel, patience=0.3):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["attempt_count"]) == (True, 2)
+    keys = rig.sandbox.keys(SandboxChannel(channel))
+    assert len(keys) == 2
+    assert len(set(keys)) == 1, "both attempts carry the same key, by which the provider can tell"
+
+
+@pytest.mark.parametrize("channel", [SMS, PUSH, SLACK])
+async def test_a_throttled_row_waits_as_long_as_it_is_told_and_loses_no_attempt(rig: Rig, channel: Channel) -> None:
+    fault = {"kind": "http", "status": 429, "retry_after": 1, "count": 2}
+    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
+    (row_id,) = await rig.add(channel)
+    async with rig.dispatching(channel, policy=RetryPolicy(2, (timedelta(0),))):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["attempt_count"]) == (True, 1)
+    attempts = await rig.attempts(row_id)
+    assert [each["outcome"] for each in attempts] == ["THROTTLED", "THROTTLED", "SENT"]
+    for earlier, later in pairwise(attempts):
+        assert later["started_at"] - earlier["finished_at"] >= timedelta(seconds=0.95)
+
+
+FINAL = [
+    (EMAIL, {"kind": "smtp", "code": 550}),
+    (EMAIL, {"kind": "smtp", "code": 550, "at": "rcpt"}),
+    (SMS, {"kind": "invalid_number"}),
+    (PUSH, {"kind": "unregistered"}),
+]
+
+
+@pytest.mark.parametrize(("channel", "fault"), FINAL, ids=str)
+async def test_a_dead_address_is_final_at_once_and_marked_on_the_user(
+    rig: Rig, channel: Channel, fault: dict[str, Any]
+) -> None:
+    address = ADDRESSES[channel].format(7)
+    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
+    (row_id,) = await rig.add(channel, user_id=7, recipient=address)
+    async with rig.dispatching(channel):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
+    (dead,) = await rig.pool.fetch("SELECT * FROM undeliverable_address")
+    assert (dead["user_type"], dead["user_id"], dead["channel_type"], dead["address"]) == (
+        "CUSTOMER",
+        7,
+        channel,
+        address,
+    )
+    assert dead["reason"] == row["last_error"] != ""
+
+
+async def test_what_waits_for_a_dead_address_is_skipped_without_asking_the_provider(rig: Rig) -> None:
+    (first,) = await rig.add(SMS, user_id=7, recipient="+393330000007")
+    (second,) = await rig.add(
+        SMS, user_id=7, recipient="+393330000007", next_attempt_at=(datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    )
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number"})
+    async with rig.dispatching(SMS):
+        await rig.settled(first)
+        await rig.pool.execute(
+            "UPDATE notification_channel_send SET next_attempt_at = created_at WHERE id = $1", second
+        )
+        (row,) = await rig.settled(second)
+    assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
+    assert row["last_error"] == "the address is known to be undeliverable"
+    assert rig.sandbox.count(SandboxChannel.SMS).refused == 1
+
+
+async def test_a_requeued_row_is_tried_again_and_its_success_clears_the_mark(rig: Rig) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number", "count": 1})
+    (row_id,) = await rig.add(SMS)
+    async with rig.dispatching(SMS):
+        await rig.settled(row_id)
+        assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 1
+        await Outbox(Level.CHANNEL_SEND).requeue(rig.pool, [row_id])
+        (row,) = await rig.settled(row_id)
+    assert row["outcome"] == "SENT"
+    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+
+
+async def test_the_last_attempt_ends_it_with_the_reason(rig: Rig) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
+    (row_id,) = await rig.add(SMS)
+    async with rig.dispatching(SMS):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXHAUSTED", 5)
+    assert "HTTP 503" in row["last_error"]
+    assert [each["attempt"] for each in await rig.attempts(row_id)] == [1, 2, 3, 4, 5]
+    assert rig.sandbox.count(SandboxChannel.SMS).refused == 5
+
+
+async def test_a_row_is_never_tried_past_its_time(rig: Rig) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
+    in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+    (row_id,) = await rig.add(SMS, not_after=in_a_minute)
+    async with rig.dispatching(SMS, policy=RetryPolicy(5, (timedelta(minutes=2),))):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 1)
+    assert "HTTP 503" in row["last_error"]
+
+
+async def test_a_row_whose_time_is_over_is_not_sent_at_all(rig: Rig) -> None:
+    (row_id,) = await rig.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
+    async with rig.dispatching(SMS):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 0)
+    assert row["last_error"] == "too late to be sent"
+    assert rig.sandbox.count(SandboxChannel.SMS).accepted == 0
+
+
+async def test_a_row_that_its_channel_cannot_read_fails_alone(rig: Rig) -> None:
+    (broken,) = await rig.add(SMS, message={"no": "text"})
+    (whole,) = await rig.add(SMS)
+    async with rig.dispatching(SMS, policy=RetryPolicy(2, (timedelta(milliseconds=100),))):
+        rows = await rig.settled(broken, whole)
+    assert [row["outcome"] for row in rows] == ["EXHAUSTED", "SENT"]
+    assert "ValidationError" in rows[0]["last_error"]
+
+
+async def test_a_row_without_an_address_is_final_and_marks_nobody(rig: Rig) -> None:
+    (row_id,) = await rig.add(EMAIL, recipient=None)
+    async with rig.dispatching(EMAIL):
+        (row,) = await rig.settled(row_id)
+    assert (row["outcome"], row["last_error"]) == ("UNDELIVERABLE", "not an e-mail address")
+    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+
+
+async def test_an_access_token_is_fetched_once_and_again_when_it_is_refused(rig: Rig) -> None:
+    ids = await rig.add(PUSH, 20)
+    async with rig.dispatching(PUSH):
+        await rig.settled(*ids)
+        assert rig.sandbox.count(SandboxChannel.PUSH).refused == 0
+        await rig.sandbox.set_faults(SandboxChannel.PUSH, {"kind": "http", "status": 401, "count": 1})
+        (row,) = await rig.settled(*await rig.add(PUSH))
+    assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)

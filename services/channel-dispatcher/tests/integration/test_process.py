@@ -1,0 +1,81 @@
+"""The process: what it needs to start, what it tells, and how it stops."""
+
+import asyncio
+import sys
+
+from tablebell.people import DURABLE_CHANNELS, Channel
+from tablebell.postgres import open_pool
+from tablebell.testing import Database, eventually
+from tablebell.wakeups import open_announcer
+from tablebell_sandbox.channel import Channel as SandboxChannel
+
+from .processes import running, settings_for
+from .rig import Rig
+
+
+async def start_and_fail(**environment: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "channel_dispatcher", env=environment, stderr=asyncio.subprocess.PIPE
+    )
+    _, errors = await process.communicate()
+    return process.returncode, errors.decode()
+
+
+async def test_one_message_names_every_setting_that_is_missing_or_wrong() -> None:
+    code, message = await start_and_fail(SMTP_URL="http://mail.example", SMS_ACCOUNT="AC1", MAIL_FROM="nobody")
+    assert code == 78
+    named = ("DATABASE_URL", "SMTP_URL", "MAIL_FROM", "SMS_API_URL", "SMS_TOKEN", "SMS_FROM", "FCM_API_URL")
+    for name in (*named, "FCM_PROJECT", "FCM_CREDENTIALS_FILE", "SLACK_WEBHOOK_URL"):
+        assert name in message
+    assert "SMS_ACCOUNT" not in message
+
+
+async def test_a_channel_that_is_switched_off_needs_no_settings() -> None:
+    _, message = await start_and_fail(CHANNELS_OFF="SMS,PUSH,SLACK")
+    assert "SMTP_URL" in message
+    assert "SMS_API_URL" not in message
+
+
+async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_prometheus(
+    rig: Rig, database: Database
+) -> None:
+    environment = settings_for(database, rig.sandbox, rig.credentials) | {"POLL_SECONDS": "60"}
+    async with (
+        running(environment) as dispatcher,
+        open_pool(database.url_of("notification_fanout"), "test", 1) as fanout,
+        open_announcer(fanout) as announcer,
+    ):
+        ids = [row for channel in DURABLE_CHANNELS for row in await rig.add(channel)]
+        announcer.announce("notification_channel_send")
+        await rig.settled(*ids)
+        await rig.pool.execute(
+            "UPDATE notification_channel_send SET is_sent = false, outcome = 'WITHDRAWN' WHERE channel_type = 'SLACK'"
+        )
+        await rig.add(Channel.SMS)
+        await rig.pool.execute("UPDATE notification_channel_send SET next_attempt_at = now() - interval '90 s'")
+        text = await dispatcher.metrics()
+    for channel in DURABLE_CHANNELS:
+        assert f'dispatcher_outcomes_total{{channel="{channel}",outcome="sent"}} 1.0' in text
+        assert f'dispatcher_provider_seconds_count{{channel="{channel}"}} 1.0' in text
+        assert f'dispatcher_breaker_state{{channel="{channel}",state="closed"}} 1.0' in text
+    assert 'dispatcher_withdrawn{channel="SLACK"} 1.0' in text
+    (line,) = [each for each in text.splitlines() if each.startswith('dispatcher_oldest_due_seconds{channel="SMS"}')]
+    assert 90 <= float(line.split()[1]) < 120
+
+
+async def test_the_rows_of_a_channel_that_is_off_are_skipped_with_the_reason(rig: Rig, database: Database) -> None:
+    (row_id,) = await rig.add(Channel.SLACK)
+    environment = settings_for(database, rig.sandbox, rig.credentials) | {"CHANNELS_OFF": "SLACK"}
+    async with running(environment):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
+    assert row["last_error"] == "channel SLACK is not configured"
+
+
+async def test_a_stop_lets_what_was_begun_come_to_its_end(rig: Rig, database: Database) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
+    (row_id,) = await rig.add(Channel.SMS)
+    async with running(settings_for(database, rig.sandbox, rig.credentials)) as dispatcher:
+        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
+        assert await dispatcher.terminate() == 0
+    assert (await rig.row(row_id))["outcome"] == "SENT"

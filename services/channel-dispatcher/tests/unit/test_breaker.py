@@ -1,0 +1,119 @@
+"""The breaker's states, by a clock that the test turns."""
+
+import pytest
+
+from channel_dispatcher.breaker import Breaker, State
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def breaker(clock: Clock) -> Breaker:
+    return Breaker(clock, failures_to_open=3, first_pause=1.0, longest_pause=4.0, ramp_seconds=1.0)
+
+
+def opened(breaker: Breaker) -> None:
+    assert [breaker.unreachable() for _ in range(3)] == [False, False, True]
+
+
+def test_it_lets_everything_through_at_first(breaker: Breaker) -> None:
+    assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.CLOSED, 16, 0)
+
+
+def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
+    opened(breaker)
+    assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.OPEN, 0, 1.0)
+
+
+def test_an_answer_in_between_starts_the_count_anew(breaker: Breaker) -> None:
+    for _ in range(5):
+        breaker.unreachable()
+        breaker.unreachable()
+        breaker.answered()
+    assert breaker.state is State.CLOSED
+
+
+def test_after_the_pause_one_message_is_let_through(breaker: Breaker, clock: Clock) -> None:
+    opened(breaker)
+    clock.now += 1.0
+    assert (breaker.state, breaker.allowance(16)) == (State.HALF_OPEN, 1)
+
+
+def test_each_probe_that_fails_doubles_the_pause_up_to_the_longest(breaker: Breaker, clock: Clock) -> None:
+    opened(breaker)
+    pauses = []
+    for _ in range(4):
+        clock.now += breaker.cool_down
+        assert breaker.unreachable()
+        pauses.append(breaker.cool_down)
+    assert pauses == [2.0, 4.0, 4.0, 4.0]
+
+
+def test_a_late_failure_of_what_was_on_its_way_changes_nothing(breaker: Breaker) -> None:
+    opened(breaker)
+    assert not breaker.unreachable()
+    assert breaker.cool_down == 1.0
+
+
+def test_a_late_answer_to_what_was_on_its_way_does_not_close_it(breaker: Breaker) -> None:
+    opened(breaker)
+    breaker.answered()
+    assert breaker.state is State.OPEN
+
+
+def test_an_answered_probe_closes_it_and_the_channel_ramps_up(breaker: Breaker, clock: Clock) -> None:
+    opened(breaker)
+    clock.now += 1.0
+    breaker.answered()
+    allowed = []
+    for _ in range(6):
+        allowed.append(breaker.allowance(16))
+        clock.now += 1.0
+    assert allowed == [1, 2, 4, 8, 16, 16]
+
+
+def test_the_next_outage_starts_with_the_first_pause_again(breaker: Breaker, clock: Clock) -> None:
+    opened(breaker)
+    clock.now += 1.0
+    breaker.unreachable()
+    clock.now += 2.0
+    breaker.answered()
+    opened(breaker)
+    assert breaker.cool_down == 1.0
+
+
+def test_one_throttled_message_stops_nobody_else(breaker: Breaker) -> None:
+    breaker.throttled(30)
+    assert breaker.allowance(16) == 16
+    breaker.answered()
+    breaker.throttled(30)
+    assert breaker.allowance(16) == 16
+
+
+def test_two_throttled_in_a_row_stop_the_channel_until_the_wish_is_over(breaker: Breaker, clock: Clock) -> None:
+    breaker.throttled(30)
+    breaker.throttled(20)
+    assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.THROTTLED, 0, 20)
+    clock.now += 20
+    assert (breaker.state, breaker.allowance(16)) == (State.CLOSED, 1)
+    clock.now += 4
+    assert breaker.allowance(16) == 16
+
+
+def test_it_says_when_more_will_be_let_through(breaker: Breaker, clock: Clock) -> None:
+    opened(breaker)
+    assert breaker.next_change == 1.0
+    clock.now += 1.0
+    breaker.answered()
+    assert breaker.next_change == 1.0
