@@ -1,7 +1,7 @@
 """The loop and the fixtures of the gateway's tests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ws_gateway.testing import (
     InboxApi,
     RunningGateway,
     StartGateway,
+    chromium_process,
     open_chromium,
     open_inbox_api,
     running_gateway,
@@ -60,7 +61,14 @@ async def api(broker: Broker) -> AsyncIterator[InboxApi]:
         yield api
 
 
+@pytest.fixture(scope="session")
+def chromium_port() -> Iterator[int]:
+    with chromium_process() as port:
+        yield port
+
+
 @pytest.fixture
-async def chromium() -> AsyncIterator[Chromium]:
-    async with open_chromium() as browser:
+async def chromium(chromium_port: int) -> AsyncIterator[Chromium]:
+    """One browser for all tests, windows of its own for each."""
+    async with open_chromium(chromium_port) as browser:
         yield browser

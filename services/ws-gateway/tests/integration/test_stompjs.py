@@ -15,7 +15,7 @@ from fastapi.staticfiles import StaticFiles
 
 from tablebell.lifecycle import Stop
 from tablebell.web import serve
-from ws_gateway.testing import RunningGateway, StartGateway, free_port, notification, open_chromium, token
+from ws_gateway.testing import Chromium, RunningGateway, StartGateway, free_port, notification, token
 
 BROWSER = Path(__file__).parent.parent / "browser"
 
@@ -74,11 +74,11 @@ async def test_stompjs_in_node(gateway: RunningGateway, stompjs: Path) -> None:
     check(said, frame.text)
 
 
-async def test_stompjs_in_chromium(gateway: RunningGateway, stompjs: Path) -> None:
+async def test_stompjs_in_chromium(gateway: RunningGateway, stompjs: Path, chromium: Chromium) -> None:
     frame = notification(7, "RESTAURANT_USER:50", body='Zoë "€" 🍕')
-    async with open_chromium() as browser, serving(stompjs / "bundles", BROWSER) as site:
+    async with serving(stompjs / "bundles", BROWSER) as site:
         query = urlencode({"url": gateway.stomp_url, "token": token()})
-        tab = await browser.open(f"{site}/stomp.html?{query}")
+        tab = await chromium.open(f"{site}/stomp.html?{query}")
         await tab.wait_for("said.some(each => each.event === 'subscribed')")
         await gateway.publish(frame, notification(8, "RESTAURANT_USER:51"))
         await tab.wait_for("said.some(each => each.event === 'closed')")

@@ -1,6 +1,6 @@
 """For tests and measurements: a gateway in this process, a browser, and an inbox for it to read."""
 
-from ws_gateway.testing.chromium import Chromium, Tab, open_chromium
+from ws_gateway.testing.chromium import Chromium, Tab, chromium_process, open_chromium
 from ws_gateway.testing.inbox_api import InboxApi, open_inbox_api
 from ws_gateway.testing.running import (
     AUDIENCE,
@@ -25,6 +25,7 @@ __all__ = [
     "RunningGateway",
     "StartGateway",
     "Tab",
+    "chromium_process",
     "close_code",
     "free_port",
     "gateway_process",

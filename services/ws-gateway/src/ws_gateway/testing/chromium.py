@@ -7,8 +7,9 @@ import itertools
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,13 +38,12 @@ class PageError(AssertionError):
 class Tab:
     """A tab in a window of its own, or beside another that it shares its storage with."""
 
-    def __init__(self, socket: ClientConnection, context: str, target: str) -> None:
+    def __init__(self, socket: ClientConnection, context: str) -> None:
         self._socket = socket
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reading = asyncio.create_task(self._read(), name="tab")
         self.context = context
-        self.target = target
         self.complaints: list[str] = []
 
     async def _read(self) -> None:
@@ -115,68 +115,64 @@ class Tab:
 
 
 class Chromium:
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._tabs: list[Tab] = []
-        self._control: Tab | None = None
+    """A connection to a running browser; what is opened through it is closed with it."""
 
-    async def start(self) -> None:
-        async with httpx.AsyncClient() as http:
-            version = (await http.get(f"http://127.0.0.1:{self._port}/json/version")).json()
-        socket = await connect(version["webSocketDebuggerUrl"], max_size=None, compression=None)
-        self._control = Tab(socket, "", "")
+    def __init__(self, port: int, control: Tab) -> None:
+        self._port = port
+        self._control = control
+        self._tabs: list[Tab] = []
 
     async def open(self, url: str, *, beside: Tab | None = None) -> Tab:
         """A tab in a window of its own; `beside` another it shares that one's storage."""
-        if self._control is None:
-            raise RuntimeError("the browser was not started")
-        context = (
-            beside.context if beside else (await self._control.call("Target.createBrowserContext"))["browserContextId"]
-        )
+        context = beside.context if beside else await self._new_window()
         made = await self._control.call("Target.createTarget", url="about:blank", browserContextId=context)
-        target = made["targetId"]
-        page = f"ws://127.0.0.1:{self._port}/devtools/page/{target}"
-        tab = Tab(await connect(page, max_size=None, compression=None), context, target)
+        page = f"ws://127.0.0.1:{self._port}/devtools/page/{made['targetId']}"
+        tab = Tab(await connect(page, max_size=None, compression=None), context)
         self._tabs.append(tab)
         for domain in ("Page", "Runtime", "Network"):
             await tab.call(f"{domain}.enable")
         await tab.go(url)
         return tab
 
+    async def _new_window(self) -> str:
+        return str((await self._control.call("Target.createBrowserContext"))["browserContextId"])
+
     async def close(self) -> None:
-        for tab in self._tabs:
+        for context in {tab.context for tab in self._tabs}:
+            await self._control.call("Target.disposeBrowserContext", browserContextId=context)
+        for tab in (*self._tabs, self._control):
             await tab.close()
-        if self._control is not None:
-            with contextlib.suppress(Exception):
-                await self._control.call("Browser.close")
-            await self._control.close()
 
 
 @asynccontextmanager
-async def open_chromium() -> AsyncIterator[Chromium]:
-    """Installs Debian's package if it is missing."""
+async def open_chromium(port: int) -> AsyncIterator[Chromium]:
+    async with httpx.AsyncClient() as http:
+        version = (await http.get(f"http://127.0.0.1:{port}/json/version")).json()
+    socket = await connect(version["webSocketDebuggerUrl"], max_size=None, compression=None)
+    browser = Chromium(port, Tab(socket, ""))
+    try:
+        yield browser
+    finally:
+        await browser.close()
+
+
+@contextmanager
+def chromium_process() -> Iterator[int]:
+    """The browser itself, for as many tests as want it; yields the port to speak to. Installed if it is missing."""
     if shutil.which("chromium") is None:
-        await asyncio.to_thread(_install)
+        _install()
     with TemporaryDirectory(ignore_cleanup_errors=True) as home:
-        process = await asyncio.create_subprocess_exec(
-            "chromium",
-            *FLAGS,
-            f"--user-data-dir={home}",
-            "about:blank",
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        browser = Chromium(await _port_in(Path(home) / "DevToolsActivePort"))
+        command = ["chromium", *FLAGS, f"--user-data-dir={home}", "about:blank"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            await browser.start()
-            yield browser
+            yield _port_in(Path(home) / "DevToolsActivePort")
         finally:
-            await browser.close()
+            process.terminate()
             try:
-                await asyncio.wait_for(process.wait(), 5)
-            except TimeoutError:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
                 process.kill()
-                await process.wait()
+                process.wait()
 
 
 def _install() -> None:
@@ -185,9 +181,10 @@ def _install() -> None:
     subprocess.run(command, check=True, timeout=300, stdout=subprocess.DEVNULL)
 
 
-async def _port_in(file: Path) -> int:
-    async with asyncio.timeout(20):
-        while True:
-            with contextlib.suppress(FileNotFoundError, IndexError):
-                return int((await asyncio.to_thread(file.read_text)).splitlines()[0])
-            await asyncio.sleep(0.05)
+def _port_in(file: Path) -> int:
+    """Chromium writes it when it is ready."""
+    for _ in range(600):
+        with contextlib.suppress(FileNotFoundError, IndexError):
+            return int(file.read_text().splitlines()[0])
+        time.sleep(0.05)
+    raise RuntimeError("Chromium did not start")
