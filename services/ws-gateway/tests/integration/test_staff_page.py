@@ -117,7 +117,7 @@ async def test_the_gateway_is_killed_and_comes_back_and_nothing_is_missing_or_sh
         await publish(broker, api.add(*BOTH, **reservation("After", 4, 8)))
         for tab, person in zip(tabs, BOTH, strict=True):
             expected = ",".join(map(str, api.ids(person)))
-            await tab.wait_for(f"String({CARDS}) === '{expected}'", within=20)
+            await tab.wait_for(f"String({CARDS}) === '{expected}'", within=30)
             await tab.wait_for("document.querySelector('#unread').textContent === '3'")
             await tab.wait_for("document.querySelector('#state').dataset.state === 'live'")
         await asyncio.sleep(0.3)

@@ -36,12 +36,13 @@ const READY_WITHIN = 10_000;
 const CLOCK_EVERY = 5_000;
 const ASLEEP_AFTER = 15_000;
 const AUDIT_EVERY = 300_000;
-const LONGEST_PAUSE = 30_000;
+const LONGEST_PAUSE = 10_000;
+const TOO_MANY_PAUSE = 30_000;
 const SPREAD = 1_500;
 const LONGEST_TIMER = 2_000_000_000;
 const EARLY_FRAMES = 500;
 
-const CLOSE = { badToken: 4401, tooMany: 4429, goingAway: 1012 };
+const CLOSE = { badToken: 4401, tooMany: 4429 };
 
 export class ApiError extends Error {
   constructor(status, problem) {
@@ -200,7 +201,7 @@ class LiveSocket {
     if (this.#stopped) return;
     this.#refused = code === CLOSE.badToken;
     this.#owner.onState("offline");
-    const pause = code === CLOSE.tooMany ? LONGEST_PAUSE : Math.min(LONGEST_PAUSE, 500 * 2 ** this.#failures);
+    const pause = code === CLOSE.tooMany ? TOO_MANY_PAUSE : Math.min(LONGEST_PAUSE, 500 * 2 ** this.#failures);
     this.#failures += 1;
     this.#after("retry", pause * (0.5 + Math.random() / 2), () => this.#connect());
   }
