@@ -50,6 +50,8 @@ class Identity:
     user_type: UserType
     user_id: int
     expires_at: datetime
+    token_id: str | None = None
+    """The token's `jti`, by which it can be revoked."""
 
 
 class Keys(Protocol):
@@ -150,4 +152,8 @@ def _identity(claims: dict[str, Any]) -> Identity:
         raise BadToken("the token's sub is not a user id")
     if claims["user_type"] not in set(UserType):
         raise BadToken("the token's user_type is not known")
-    return Identity(UserType(claims["user_type"]), int(subject), datetime.fromtimestamp(claims["exp"], UTC))
+    try:
+        expires_at = datetime.fromtimestamp(int(claims["exp"]), UTC)
+    except (OverflowError, OSError, ValueError):
+        raise BadToken("the token's exp is beyond all calendars") from None
+    return Identity(UserType(claims["user_type"]), int(subject), expires_at, claims.get("jti"))

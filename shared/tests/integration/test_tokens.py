@@ -39,7 +39,8 @@ def verifier() -> TokenVerifier:
 
 async def test_a_good_token_says_who(verifier: TokenVerifier) -> None:
     identity = await verifier.verify(hs256())
-    assert (identity.user_type, identity.user_id) == (UserType.RESTAURANT_USER, 50)
+    assert (identity.user_type, identity.user_id, identity.token_id) == (UserType.RESTAURANT_USER, 50, None)
+    assert (await verifier.verify(hs256(jti="7"))).token_id == "7"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,7 @@ async def test_a_good_token_says_who(verifier: TokenVerifier) -> None:
     [
         {"exp": int(time.time()) - 60},
         {"exp": None},
+        {"exp": 10**17},
         {"aud": "another"},
         {"aud": None},
         {"sub": None},

@@ -29,7 +29,7 @@ def test_a_notification_frame_is_the_inboxs_json_plus_its_type() -> None:
     assert frame == orjson.loads(NotificationView(**VIEW).model_dump_json(by_alias=True))
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"{}", b"[1]", b'[["a"]]', b"\xff"])
+@pytest.mark.parametrize("rubbish", [b"", b"{}", b"[1]", b'[["a"]]', b'[["a","b"]]', b'[[["a"],1]]', b"\xff"])
 def test_rubbish_is_a_value_error(rubbish: bytes) -> None:
     with pytest.raises((ValueError, TypeError)):
         decode_frames(rubbish)

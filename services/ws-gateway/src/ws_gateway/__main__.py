@@ -9,16 +9,49 @@ from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
 from tablebell.rabbit import open_broker
 from tablebell.settings import load
-from tablebell.web import health_app, serve
+from tablebell.tokens import TokenVerifier
+from ws_gateway.closing import close_gradually, wait_until_gone
+from ws_gateway.feed import Feed
+from ws_gateway.gateway import AnySession, Gateway
+from ws_gateway.listener import listening
+from ws_gateway.pages import Pages
+from ws_gateway.registry import Registry
+from ws_gateway.revocations import Revocations
+from ws_gateway.router import Router
 from ws_gateway.settings import Settings
+from ws_gateway.sweep import keep_sweeping
 
 SERVICE = "ws-gateway"
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
-    async with open_broker(settings.amqp_url, SERVICE) as broker, asyncio.TaskGroup() as tasks:
-        health = Health(stop, {"rabbitmq": broker.check})
-        tasks.create_task(serve(health_app(SERVICE, health), settings.host, settings.port, stop), name="http")
+    health = Health(stop)
+    registry: Registry[AnySession] = Registry(settings.max_connections_per_user)
+    gateway = Gateway(
+        settings,
+        TokenVerifier.from_settings(settings),
+        Revocations(settings.revoked_tokens_file),
+        registry,
+        Pages(health, settings.public_api_url),
+        stop,
+    )
+    async with (
+        open_broker(settings.amqp_url, SERVICE) as broker,
+        listening(gateway.connect, settings.host, settings.port),
+        asyncio.TaskGroup() as tasks,
+    ):
+        feed = Feed(broker, Router(registry).route, gateway.set_live, settings.queue_length)
+        health.checks["rabbitmq"] = feed.check
+        # What goes on until the last connection is closed, and ends the service if it dies.
+        going_on = [
+            tasks.create_task(feed.run(), name="feed"),
+            tasks.create_task(keep_sweeping(gateway.sweep), name="sweep"),
+        ]
+        await stop.wait()
+        await close_gradually(gateway.connections, seconds=0.7 * settings.drain_seconds)
+        await wait_until_gone(gateway.connections, seconds=0.2 * settings.drain_seconds)
+        for task in going_on:
+            task.cancel()
 
 
 def main() -> int:

@@ -1,0 +1,178 @@
+"""RabbitMQ's own answer to the same task: its web_stomp plugin, with the same STOMP peers, on the same broker.
+
+There every person has a queue and a binding. The plugin is switched on for the measurement, on loopback, and off again.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import httpx
+from aiormq.abc import AbstractChannel
+from pydantic import SecretStr
+
+from bench.gateway.peers import Crowd, masked
+from bench.gateway.processes import Measured
+from bench.harness import Figure, Rig
+from tablebell.frames import Addressed, encode_frames
+from tablebell.rabbit import open_broker
+from tablebell.topology import LIVE_EXCHANGE, declare_live
+from tablebell_local.instance import Instance
+from tablebell_local.stack import Stack
+from ws_gateway.packet import DESTINATION
+from ws_gateway.stomp import encode
+from ws_gateway.testing import free_port, notification, token
+
+PEERS = 1_000
+FRAMES_A_SECOND = 500
+SECONDS = 4
+TOPICS = "amq.topic"
+
+OpenGateway = Callable[[SecretStr], AbstractAsyncContextManager[tuple[int, Measured]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    memory_kib: float
+    """Per connection, of everything on the server's side."""
+    broker_cpu: float
+    """Of one core, while frames flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the clients go, and who serves them."""
+
+    amqp_url: SecretStr
+    port: int
+    path: str
+    broker: Measured
+    gateway: Measured | None = None
+
+    @property
+    def memory_kib(self) -> int:
+        return self.broker.memory_kib + (self.gateway.memory_kib if self.gateway else 0)
+
+
+async def compare_with_web_stomp(rig: Rig, open_gateway: OpenGateway) -> list[Figure]:
+    broker = Measured(await _broker_pid(rig))
+    async with rig.vhost() as amqp_url, open_gateway(amqp_url) as (port, gateway):
+        rig.say(f"{PEERS} STOMP clients of the gateway")
+        site = Site(amqp_url, port, "/stomp", broker, gateway)
+        ours = await _measure(site, _own_hellos(), _publish_frame)
+    async with rig.vhost() as amqp_url, _web_stomp(rig) as port:
+        rig.say(f"{PEERS} STOMP clients of rabbitmq_web_stomp")
+        theirs = await _measure(Site(amqp_url, port, "/ws", broker), _plugin_hellos(amqp_url), _publish_topic)
+    return [
+        Figure(
+            "memory per STOMP connection, broker and gateway together",
+            ours.memory_kib,
+            "KiB",
+            theirs.memory_kib,
+            "< rabbitmq_web_stomp",
+            ours.memory_kib < theirs.memory_kib,
+        ),
+        Figure(
+            f"broker CPU at {FRAMES_A_SECOND} frames a second to {PEERS} STOMP clients",
+            100 * ours.broker_cpu,
+            "% of a core",
+            100 * theirs.broker_cpu,
+            "< rabbitmq_web_stomp",
+            ours.broker_cpu < theirs.broker_cpu,
+        ),
+    ]
+
+
+async def _measure(
+    site: Site, hellos: list[bytes], publish: Callable[[AbstractChannel, int, str], Awaitable[None]]
+) -> Cost:
+    crowd = Crowd()
+    before = site.memory_kib
+    await crowd.join(site.port, site.path, hellos, b"RECEIPT")
+    await asyncio.sleep(1)
+    memory = (site.memory_kib - before) / len(hellos)
+    text = notification(1, "x", body="x" * 200).text
+    async with open_broker(site.amqp_url, "bench") as connection:
+        opened = await connection.open_channel(confirms=False, wait=10)
+        await declare_live(opened)
+        channel = await opened.get_underlay_channel()
+        loop = asyncio.get_running_loop()
+        cpu, started = site.broker.cpu_seconds, time.perf_counter()
+        began = loop.time()
+        for number in range(FRAMES_A_SECOND * SECONDS):
+            await asyncio.sleep(max(0.0, began + number / FRAMES_A_SECOND - loop.time()))
+            await publish(channel, number % PEERS + 1, text)
+        used = (site.broker.cpu_seconds - cpu) / (time.perf_counter() - started)
+    crowd.leave()
+    await asyncio.sleep(1)
+    return Cost(memory, used)
+
+
+async def _publish_frame(channel: AbstractChannel, user: int, text: str) -> None:
+    await channel.basic_publish(encode_frames([Addressed([f"CUSTOMER:{user}"], text)]), exchange=LIVE_EXCHANGE)
+
+
+async def _publish_topic(channel: AbstractChannel, user: int, text: str) -> None:
+    await channel.basic_publish(text.encode(), exchange=TOPICS, routing_key=f"user.{user}")
+
+
+def _own_hellos() -> list[bytes]:
+    return [_hello({"Authorization": f"Bearer {token(f'CUSTOMER:{user + 1}')}"}, DESTINATION) for user in range(PEERS)]
+
+
+def _plugin_hellos(amqp_url: SecretStr) -> list[bytes]:
+    parts = urlsplit(amqp_url.get_secret_value())
+    login = {
+        "login": unquote(parts.username or ""),
+        "passcode": unquote(parts.password or ""),
+        "host": unquote(parts.path[1:]),
+    }
+    return [_hello(login, f"/topic/user.{user + 1}") for user in range(PEERS)]
+
+
+def _hello(login: dict[str, str], destination: str) -> bytes:
+    connect = encode("CONNECT", {"accept-version": "1.2", "heart-beat": "0,0", **login})
+    subscribe = encode("SUBSCRIBE", {"id": "sub-0", "destination": destination, "receipt": "subscribed"})
+    return masked(connect) + masked(subscribe)
+
+
+async def _broker_pid(rig: Rig) -> int:
+    async with httpx.AsyncClient(base_url=rig.servers.management_url, timeout=10) as http:
+        (node,) = (await http.get("/api/nodes")).json()
+    return int(node["os_pid"])
+
+
+@asynccontextmanager
+async def _web_stomp(rig: Rig) -> AsyncIterator[int]:
+    """The plugin on a port of loopback, and no listener for STOMP without WebSockets, which it would bring along."""
+    port = free_port()
+    address = f'[{{ip, "127.0.0.1"}}, {{port, {port}}}]'
+    persistent = "[{persistent, true}]"
+    await _control(rig, "rabbitmqctl", "eval", f"application:set_env(rabbitmq_stomp, tcp_listeners, [], {persistent}).")
+    setting = f"application:set_env(rabbitmq_web_stomp, tcp_config, {address}, {persistent})."
+    await _control(rig, "rabbitmqctl", "eval", setting)
+    await _control(rig, "rabbitmq-plugins", "enable", "rabbitmq_web_stomp")
+    try:
+        yield port
+    finally:
+        await _control(rig, "rabbitmq-plugins", "disable", "rabbitmq_web_stomp", "rabbitmq_stomp")
+
+
+async def _control(rig: Rig, program: str, *arguments: str) -> None:
+    options = dict(zip(rig.servers.control, rig.servers.control[1:], strict=False))
+    stack = Stack(Instance.named(options["--instance"], Path(options["--state"])))
+    process = await asyncio.create_subprocess_exec(
+        str(stack.programs.rabbitmq_server.with_name(program)),
+        *arguments,
+        env={**os.environ, **stack.rabbitmq.settings()},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    if process.returncode != 0:
+        raise RuntimeError(f"{program} {arguments[0]}: {output.decode()}")

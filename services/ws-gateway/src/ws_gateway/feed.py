@@ -1,0 +1,78 @@
+"""What comes from RabbitMQ: one exclusive queue of bounded length per process, bound once.
+
+Nothing is acknowledged, since a frame is not kept for a second try: a browser that missed something reads the inbox.
+The queue dies with the connection, so a new one means that frames were missed, and everyone is told.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+from aiormq.abc import DeliveredMessage
+
+from tablebell.outage import OUTAGES, describe
+from tablebell.rabbit import Broker, BrokerAway
+from tablebell.topology import LIVE_EXCHANGE, declare_live
+
+log = structlog.get_logger(__name__)
+
+
+class SetLive(Protocol):
+    def __call__(self, *, live: bool) -> None: ...
+
+
+class Feed:
+    def __init__(self, broker: Broker, route: Callable[[bytes], None], set_live: SetLive, queue_length: int) -> None:
+        self._broker = broker
+        self._route = route
+        self._set_live = set_live
+        self._queue_length = queue_length
+        self._live = False
+
+    async def check(self) -> None:
+        """Raises while nothing comes."""
+        if not self._live:
+            raise BrokerAway("no frames from RabbitMQ")
+
+    async def run(self) -> None:
+        """Consume for ever; open another channel whenever one is lost."""
+        while True:
+            try:
+                await self._consume()
+            except BrokerAway:
+                await asyncio.sleep(0.1)
+            except OUTAGES as outage:
+                log.warning("feed_interrupted", error=describe(outage))
+                await asyncio.sleep(0.5)
+
+    async def _consume(self) -> None:
+        channel = await self._broker.open_channel(confirms=False)
+        ended = asyncio.ensure_future(channel.closed())
+
+        async def on_message(message: DeliveredMessage) -> None:
+            self._route(message.body)
+
+        try:
+            await declare_live(channel)
+            queue = await channel.declare_queue(
+                exclusive=True,
+                auto_delete=True,
+                arguments={"x-max-length": self._queue_length, "x-overflow": "drop-head"},
+            )
+            await queue.bind(LIVE_EXCHANGE)
+            underlay = await channel.get_underlay_channel()
+            await underlay.basic_consume(queue.name, on_message, no_ack=True)
+            self._tell(live=True)
+            await asyncio.wait({ended})
+        finally:
+            self._tell(live=False)
+            ended.cancel()
+            if not channel.is_closed:
+                await channel.close()
+
+    def _tell(self, *, live: bool) -> None:
+        if live != self._live:
+            self._live = live
+            log.info("feed_live" if live else "feed_lost")
+            self._set_live(live=live)

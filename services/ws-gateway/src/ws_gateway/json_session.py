@@ -1,0 +1,54 @@
+"""`/ws`: JSON in text messages. The first is {"type":"auth","token":…}, and so is every renewal.
+
+{"type":"ping"} is answered {"type":"pong"}: a browser cannot see the protocol's own pings, and has to know after a
+sleep whether anybody is still there. Other types are left alone, since a newer client may send some.
+"""
+
+import orjson
+
+from tablebell.tokens import Identity
+from ws_gateway.closecodes import CloseCode
+from ws_gateway.packet import Packet, text_frame
+from ws_gateway.session import Session
+
+PONG = text_frame(b'{"type":"pong"}')
+
+
+class JsonSession(Session[bytes]):
+    __slots__ = ()
+
+    protocol = "json"
+    takes_binary = False
+
+    def deliver(self, packet: Packet) -> bool:
+        return self._connection.send(packet.as_json())
+
+    def receive(self, data: bytes) -> None:
+        self.take(data)
+
+    def handle(self, message: bytes) -> None:
+        try:
+            frame = orjson.loads(message)
+        except orjson.JSONDecodeError:
+            frame = None
+        if not isinstance(frame, dict) or not isinstance(frame.get("type"), str):
+            self._connection.fail(CloseCode.INVALID, "not a JSON object with a type")
+        elif frame["type"] == "auth":
+            token = frame.get("token")
+            if isinstance(token, str):
+                self.authenticate(token)
+            else:
+                self.refuse(CloseCode.BAD_TOKEN, "no token")
+        elif self._identity is None:
+            self.refuse(CloseCode.BAD_TOKEN, "the first frame is not auth")
+        elif frame["type"] == "ping":
+            self._connection.send(PONG)
+
+    def welcome(self, identity: Identity) -> None:
+        ready = {
+            "type": "ready",
+            "userType": identity.user_type,
+            "userId": identity.user_id,
+            "expiresAt": identity.expires_at,
+        }
+        self._connection.send(text_frame(orjson.dumps(ready, option=orjson.OPT_UTC_Z)))

@@ -1,0 +1,113 @@
+"""The HTTP side: health, metrics, the browser client and the staff page, on the port of the WebSockets.
+
+A connection carries one request and is closed: this is for probes, scrapes and a handful of files, not for traffic.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from importlib.resources import files
+
+import orjson
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from websockets.datastructures import Headers
+from websockets.http11 import Request, Response
+
+from tablebell.health import Health
+
+JSON = "application/json"
+TYPES = {
+    "css": "text/css; charset=utf-8",
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    content_type: str
+    body: bytes
+    etag: str
+
+
+class Pages:
+    def __init__(self, health: Health, public_api_url: str) -> None:
+        self._health = health
+        self._config = orjson.dumps({"apiUrl": public_api_url})
+        self._files = _load_files()
+        # Without a setting the page asks port 8080 of its own host, which only the browser knows.
+        api = public_api_url or "http: https:"
+        self._policy = (
+            f"default-src 'self'; connect-src 'self' ws: wss: {api}; img-src 'self' data:; "
+            "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+        )
+
+    async def answer(self, request: Request) -> Response:
+        if request.method != "GET":
+            return plain(HTTPStatus.METHOD_NOT_ALLOWED, "GET only\n", {"Allow": "GET"})
+        match request.path.partition("?")[0]:
+            case "/health/live":
+                response = _json(HTTPStatus.OK, {"status": "live"})
+            case "/health/ready":
+                response = await self._ready()
+            case "/metrics":
+                response = _response(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest())
+            case "/config.json":
+                response = _response(HTTPStatus.OK, JSON, self._config, {"Cache-Control": "no-store"})
+            case "/":
+                response = plain(HTTPStatus.FOUND, "", {"Location": "/staff"})
+            case "/staff":
+                response = self._file("/staff.html", request)
+            case path:
+                response = self._file(path, request)
+        return response
+
+    async def _ready(self) -> Response:
+        complaints = await self._health.report()
+        if complaints:
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "because": complaints})
+        return _json(HTTPStatus.OK, {"status": "ready"})
+
+    def _file(self, path: str, request: Request) -> Response:
+        file = self._files.get(path)
+        if file is None:
+            return plain(HTTPStatus.NOT_FOUND, "there is no such page\n")
+        headers = {
+            "ETag": file.etag,
+            "Cache-Control": "no-cache",
+            "Content-Security-Policy": self._policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            # Other people's pages may import the client.
+            "Access-Control-Allow-Origin": "*",
+        }
+        if file.etag in request.headers.get_all("If-None-Match"):
+            return _response(HTTPStatus.NOT_MODIFIED, file.content_type, b"", headers)
+        return _response(HTTPStatus.OK, file.content_type, file.body, headers)
+
+
+def plain(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Response:
+    return _response(status, "text/plain; charset=utf-8", text.encode(), headers)
+
+
+def _json(status: HTTPStatus, content: object) -> Response:
+    return _response(status, JSON, orjson.dumps(content))
+
+
+def _response(status: HTTPStatus, content_type: str, body: bytes, more: dict[str, str] | None = None) -> Response:
+    headers = Headers(Date=formatdate(usegmt=True), Connection="close")
+    headers["Content-Length"] = str(len(body))
+    headers["Content-Type"] = content_type
+    headers.update(more or {})
+    return Response(status.value, status.phrase, headers, body)
+
+
+def _load_files() -> dict[str, StaticFile]:
+    loaded = {}
+    for file in files("ws_gateway").joinpath("static").iterdir():
+        body = file.read_bytes()
+        etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        loaded["/" + file.name] = StaticFile(TYPES[file.name.rpartition(".")[2]], body, etag)
+    return loaded

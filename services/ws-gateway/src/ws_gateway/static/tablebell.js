@@ -1,0 +1,528 @@
+/**
+ * Tablebell in the browser: somebody's inbox, live. One module, no dependencies.
+ *
+ *   import { Inbox } from "https://gateway.example/tablebell.js";
+ *
+ *   const inbox = new Inbox({
+ *     socketUrl: "wss://gateway.example/ws",
+ *     apiUrl: "https://api.example",
+ *     token: async ({ refused }) => await freshToken(refused),   // null: nobody is signed in any more
+ *   });
+ *   inbox.addEventListener("change", () => render(inbox.items, inbox.unread));
+ *   inbox.addEventListener("state", () => showState(inbox.state));
+ *   inbox.start();
+ *
+ * items   the notifications as GET /notifications gives them, the newest first, each once
+ * unread  how many of the whole inbox are unread, loaded or not
+ * state   "connecting" | "live" | "delayed" (connected, but the feed behind the gateway is away) | "offline"
+ *         | "signed-out"
+ *
+ * more()            load the next older page; resolves to whether there are still older ones
+ * read(id)          mark one as read          readAll()   mark all as read
+ * act(id, action)   {actionType, proposedTime?}; rejects with an ApiError, whose `status` is 409 and whose
+ *                   `problem.handledBy` says who was faster, after the inbox already shows it
+ * stop()            end it
+ *
+ * What it promises: after any absence (sleep, no network, a gateway that restarts, another token) the inbox is read
+ * again, and what came live meanwhile is merged into it. Merging knows no order: a notification that is read or handled
+ * never becomes unread or open again, so it does not matter what arrives first, or twice.
+ */
+
+const PAGE = 50;
+const PING_EVERY = 25_000;
+const PONG_WITHIN = 10_000;
+const WAKE_PONG_WITHIN = 3_000;
+const READY_WITHIN = 10_000;
+const CLOCK_EVERY = 5_000;
+const ASLEEP_AFTER = 15_000;
+const AUDIT_EVERY = 300_000;
+const LONGEST_PAUSE = 10_000;
+const TOO_MANY_PAUSE = 30_000;
+const SPREAD = 1_500;
+const LONGEST_TIMER = 2_000_000_000;
+const EARLY_FRAMES = 500;
+
+const CLOSE = { badToken: 4401, tooMany: 4429 };
+
+export class ApiError extends Error {
+  constructor(status, problem) {
+    super(problem?.detail || problem?.title || `the API answered ${status}`);
+    this.name = "ApiError";
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** A connection that comes back. It tells its owner: onReady(first), onFrame(frame), onState(state). */
+class LiveSocket {
+  #url; #token; #owner;
+  #socket = null;
+  #stopped = true;
+  #failures = 0;
+  #refused = false;
+  #lastToken = null;
+  #timers = new Map();
+  #lastTick = 0;
+  #listeners = new AbortController();
+
+  constructor(url, token, owner) {
+    this.#url = url;
+    this.#token = token;
+    this.#owner = owner;
+  }
+
+  start() {
+    this.#stopped = false;
+    this.#listeners = new AbortController();
+    const options = { signal: this.#listeners.signal };
+    addEventListener("online", () => this.wake(), options);
+    addEventListener("offline", () => this.#probe(WAKE_PONG_WITHIN), options);
+    addEventListener("pageshow", (event) => event.persisted && this.wake(), options);
+    document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.wake(), options);
+    this.#lastTick = Date.now();
+    this.#tick();
+    this.#connect();
+  }
+
+  stop(state = "offline") {
+    this.#stopped = true;
+    this.#listeners.abort();
+    this.#clearTimers();
+    this.#drop(1000);
+    this.#owner.onState(state);
+  }
+
+  /** Something may have happened while we could not look: is anybody still there? */
+  wake() {
+    if (this.#stopped) return;
+    if (this.#socket?.isReady) {
+      this.#probe(WAKE_PONG_WITHIN);
+      this.#owner.onWake();
+    } else if (!this.#socket) {
+      this.#failures = 0;
+      this.#connect();
+    }
+  }
+
+  // A timer that was late by far means that the machine slept: its connections may be gone without a word.
+  #tick() {
+    const now = Date.now();
+    if (now - this.#lastTick > ASLEEP_AFTER) this.wake();
+    this.#lastTick = now;
+    this.#after("tick", CLOCK_EVERY, () => this.#tick());
+  }
+
+  async #connect() {
+    if (this.#stopped || this.#socket) return;
+    this.#clear("retry");
+    this.#owner.onState("connecting");
+    const attempt = (this.#socket = { isReady: false });
+    this.#after("ready", READY_WITHIN, () => this.#drop(4000, { retry: true }));
+    let token;
+    try {
+      token = await this.#token({ refused: this.#refused });
+    } catch {
+      if (this.#socket === attempt) this.#lost(0);
+      return;
+    }
+    if (this.#socket !== attempt) return;
+    // The same token again after it was refused will not get better by trying.
+    if (!token || (this.#refused && token === this.#lastToken)) return this.stop("signed-out");
+    this.#lastToken = token;
+    const socket = new WebSocket(this.#url);
+    socket.isReady = false;
+    this.#socket = socket;
+    socket.onopen = () => this.#send({ type: "auth", token });
+    socket.onmessage = (event) => socket === this.#socket && this.#receive(JSON.parse(event.data));
+    socket.onclose = (event) => socket === this.#socket && this.#lost(event.code);
+  }
+
+  #receive(frame) {
+    this.#clear("pong");
+    if (frame.type === "pong") return;
+    if (frame.type !== "ready") return this.#owner.onFrame(frame);
+    const first = !this.#socket.isReady;
+    this.#socket.isReady = true;
+    this.#refused = false;
+    this.#failures = 0;
+    this.#clear("ready");
+    this.#after("ping", PING_EVERY, () => this.#ping());
+    const left = new Date(frame.expiresAt) - Date.now();
+    this.#after("renew", Math.max(1_000, left - Math.min(60_000, left / 5)), () => this.#renew());
+    this.#owner.onReady(first, frame);
+  }
+
+  async #renew() {
+    const socket = this.#socket;
+    let token;
+    try {
+      token = await this.#token({ refused: false });
+    } catch {
+      this.#after("renew", 5_000, () => this.#renew());
+      return;
+    }
+    if (socket !== this.#socket) return;
+    if (!token) return this.stop("signed-out");
+    if (token === this.#lastToken) return this.#after("renew", 5_000, () => this.#renew());
+    this.#lastToken = token;
+    this.#send({ type: "auth", token });
+  }
+
+  #ping() {
+    this.#probe(PONG_WITHIN);
+    this.#after("ping", PING_EVERY, () => this.#ping());
+  }
+
+  #probe(within) {
+    if (!this.#socket?.isReady) return;
+    this.#send({ type: "ping" });
+    this.#after("pong", within, () => this.#drop(4000, { retry: true }));
+  }
+
+  #send(frame) {
+    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(frame));
+  }
+
+  /** Leave a socket without waiting for its goodbye: on a dead network that takes minutes. */
+  #drop(code, { retry = false } = {}) {
+    const socket = this.#socket;
+    if (!socket) return;
+    this.#socket = null;
+    if (socket.close) {
+      socket.onopen = socket.onmessage = socket.onclose = null;
+      socket.close(code);
+    }
+    if (retry) this.#lost(0);
+  }
+
+  #lost(code) {
+    this.#socket = null;
+    for (const name of ["ready", "ping", "pong", "renew"]) this.#clear(name);
+    if (this.#stopped) return;
+    this.#refused = code === CLOSE.badToken;
+    this.#owner.onState("offline");
+    const pause = code === CLOSE.tooMany ? TOO_MANY_PAUSE : Math.min(LONGEST_PAUSE, 500 * 2 ** this.#failures);
+    this.#failures += 1;
+    this.#after("retry", pause * (0.5 + Math.random() / 2), () => this.#connect());
+  }
+
+  #after(name, milliseconds, action) {
+    this.#clear(name);
+    this.#timers.set(name, setTimeout(action, Math.min(milliseconds, LONGEST_TIMER)));
+  }
+
+  #clear(name) {
+    clearTimeout(this.#timers.get(name));
+    this.#timers.delete(name);
+  }
+
+  #clearTimers() {
+    for (const name of [...this.#timers.keys()]) this.#clear(name);
+  }
+}
+
+export class Inbox extends EventTarget {
+  #apiUrl; #token; #live;
+  #items = new Map();
+  #sorted = [];
+  #cursor = null;
+  #beyond = 0; // unread ones that are not loaded
+  #loaded = false;
+  #early = new Map(); // eventNotificationId → what was said of it before it was here
+  #during = null; // what arrives while the inbox is being read
+  #catching = null;
+  #again = false;
+  #changes = 0;
+  #counting = false;
+  #timers = new Set();
+  #audit = null;
+  #tabs = null;
+  #generation = 0;
+
+  state = "connecting";
+  user = null;
+
+  constructor({ socketUrl, apiUrl, token }) {
+    super();
+    this.#apiUrl = apiUrl.replace(/\/$/, "");
+    this.#token = token;
+    this.#live = new LiveSocket(socketUrl, token, {
+      onReady: (first, frame) => this.#ready(first, frame),
+      onFrame: (frame) => this.#frame(frame),
+      onState: (state) => this.#setState(state),
+      onWake: () => this.#catchUp(),
+    });
+  }
+
+  get items() {
+    return this.#sorted;
+  }
+
+  get unread() {
+    let count = this.#beyond;
+    for (const item of this.#items.values()) if (!item.isRead) count += 1;
+    return count;
+  }
+
+  get hasMore() {
+    return this.#cursor !== null;
+  }
+
+  start() {
+    this.#audit = setInterval(() => this.#recount({ repair: true }), AUDIT_EVERY);
+    this.#live.start();
+  }
+
+  stop() {
+    this.#generation += 1;
+    this.#live.stop();
+    this.#tabs?.close();
+    this.#tabs = null;
+    clearInterval(this.#audit);
+    for (const timer of this.#timers) clearTimeout(timer);
+  }
+
+  async more() {
+    await this.#catching;
+    if (this.#cursor === null) return false;
+    const page = await this.#page(this.#cursor);
+    this.#cursor = page.nextCursor ?? null;
+    for (const item of page.items) this.#merge(item);
+    await this.#recount();
+    this.#changed();
+    return this.hasMore;
+  }
+
+  async read(id) {
+    const item = this.#items.get(id);
+    if (!item || item.isRead) return;
+    this.#merge(await this.#ask("POST", `/notifications/${id}/read`));
+    this.#tell({ type: "read", notificationIds: [id], eventNotificationId: item.shared ? item.eventNotificationId : null });
+  }
+
+  async readAll() {
+    const newest = this.#sorted[0]?.id;
+    await this.#ask("POST", "/notifications/read-all");
+    if (newest !== undefined) this.#tell({ type: "read", upToId: newest });
+  }
+
+  async act(id, action) {
+    const item = this.#items.get(id);
+    try {
+      const view = await this.#ask("POST", `/notifications/${id}/actions`, action);
+      this.#merge(view);
+      if (view.resolution) this.#tell({ type: "resolved", eventNotificationId: view.eventNotificationId, ...view.resolution });
+      this.#changed();
+    } catch (error) {
+      const by = error.problem?.handledBy;
+      if (error.status === 409 && by && item) {
+        this.#tell({ type: "resolved", eventNotificationId: item.eventNotificationId, ...by });
+      }
+      throw error;
+    }
+  }
+
+  // What arrives
+
+  #ready(first, { userType, userId }) {
+    this.user = { userType, userId };
+    this.#setState("live");
+    if (!this.#tabs && "BroadcastChannel" in globalThis) {
+      this.#tabs = new BroadcastChannel(`tablebell:${userType}:${userId}`);
+      this.#tabs.onmessage = (event) => this.#frame(event.data);
+    }
+    if (first) this.#catchUp();
+  }
+
+  #frame(frame) {
+    if (frame.type === "status") {
+      this.#setState(frame.live ? "live" : "delayed");
+      // Everyone is told at the same moment: they need not all ask at the same moment.
+      if (frame.live) this.#later(Math.random() * SPREAD, () => this.#catchUp());
+      return;
+    }
+    this.#during?.push(frame);
+    if (this.#apply(frame)) this.#changed();
+  }
+
+  /** What this tab did, for itself and for its siblings: the same frame that the gateway will send. */
+  #tell(frame) {
+    this.#tabs?.postMessage(frame);
+    this.#frame(frame);
+  }
+
+  #apply(frame) {
+    if (frame.type === "notification") {
+      const { type, ...item } = frame;
+      const oldest = this.#sorted.at(-1)?.id;
+      if (this.hasMore && oldest !== undefined && item.id < oldest) return this.#recount(), false;
+      this.#merge(item);
+      return true;
+    }
+    if (frame.type === "resolved") {
+      const { action, actorId, actorName, at } = frame;
+      return this.#say(frame.eventNotificationId, { resolution: { action, actorId, actorName, at }, actions: [] });
+    }
+    if (frame.type === "read") return this.#markRead(frame);
+    return false;
+  }
+
+  /** Something about all copies of a shared notification; kept for one that is still on its way. */
+  #say(eventNotificationId, saying) {
+    this.#early.set(eventNotificationId, { ...this.#early.get(eventNotificationId), ...saying });
+    if (this.#early.size > EARLY_FRAMES) this.#early.delete(this.#early.keys().next().value);
+    for (const item of this.#items.values()) {
+      if (item.eventNotificationId === eventNotificationId) this.#items.set(item.id, { ...item, ...saying });
+    }
+    return true;
+  }
+
+  #markRead({ eventNotificationId, notificationIds, upToId, readByUserId }) {
+    const isRead = { isRead: true, ...(readByUserId === undefined ? {} : { readByUserId }) };
+    let unknown = false;
+    if (eventNotificationId != null && notificationIds == null) {
+      this.#say(eventNotificationId, isRead);
+      unknown = ![...this.#items.values()].some((item) => item.eventNotificationId === eventNotificationId);
+    }
+    for (const id of notificationIds ?? []) {
+      const item = this.#items.get(id);
+      if (item) this.#items.set(id, { ...item, isRead: true });
+      else unknown = true;
+    }
+    if (upToId != null) {
+      for (const item of this.#items.values()) if (item.id <= upToId) this.#items.set(item.id, { ...item, isRead: true });
+      unknown = true;
+    }
+    if (unknown && this.hasMore) this.#recount();
+    return true;
+  }
+
+  #merge(item) {
+    const known = this.#items.get(item.id);
+    const merged = { ...known, ...item, ...this.#early.get(item.eventNotificationId) };
+    merged.isRead ||= known?.isRead ?? false;
+    merged.readByUserId ??= known?.readByUserId ?? null;
+    merged.resolution ??= known?.resolution ?? null;
+    if (merged.resolution) merged.actions = [];
+    this.#items.set(item.id, merged);
+  }
+
+  // Catching up
+
+  #catchUp() {
+    if (this.#catching) {
+      this.#again = true;
+      return;
+    }
+    const generation = this.#generation;
+    this.#catching = (async () => {
+      let failures = 0;
+      do {
+        this.#again = false;
+        try {
+          await this.#readInbox();
+          failures = 0;
+        } catch (error) {
+          if (error.status === 401 || generation !== this.#generation || this.state === "signed-out") break;
+          const pause = Math.min(LONGEST_PAUSE, 500 * 2 ** failures++) * (0.5 + Math.random() / 2);
+          await new Promise((resolve) => this.#later(pause, resolve));
+          this.#again = this.state === "live" || this.state === "delayed";
+        }
+      } while (this.#again && generation === this.#generation);
+    })().finally(() => (this.#catching = null));
+  }
+
+  /** Read as much of the inbox as was loaded; what arrives meanwhile is merged into what was read. */
+  async #readInbox() {
+    this.#during = [];
+    try {
+      const oldest = this.#loaded ? this.#sorted.at(-1)?.id ?? 0 : Infinity;
+      const everything = this.#loaded && !this.hasMore;
+      const fresh = [];
+      let cursor = null;
+      do {
+        const page = await this.#page(cursor);
+        fresh.push(...page.items);
+        cursor = page.nextCursor ?? null;
+      } while (cursor !== null && (everything || fresh.at(-1)?.id > oldest));
+      const known = this.#items;
+      this.#items = new Map();
+      // What this tab knows to be read or handled stays so, even if the answer is older than what we know.
+      for (const item of fresh) {
+        if (known.has(item.id)) this.#items.set(item.id, known.get(item.id));
+        this.#merge(item);
+      }
+      this.#cursor = cursor;
+      this.#loaded = true;
+      this.#sort();
+      for (const frame of this.#during) this.#apply(frame);
+    } finally {
+      this.#during = null;
+    }
+    await this.#recount();
+    this.#changed();
+  }
+
+  /** The badge counts the whole inbox: the API knows it, and what is loaded is known better here. */
+  async #recount({ repair = false } = {}) {
+    if (this.#counting || !this.#loaded) return;
+    this.#counting = true;
+    try {
+      for (let attempt = 0; attempt < 3; attempt += 1) {
+        const changes = this.#changes;
+        const { unread } = await this.#ask("GET", "/notifications/unread-count");
+        if (changes !== this.#changes) continue; // something arrived while we asked
+        const here = this.unread - this.#beyond;
+        if (this.hasMore) this.#beyond = Math.max(0, unread - here);
+        else {
+          this.#beyond = 0;
+          if (unread !== here && repair) this.#catchUp();
+        }
+        this.#changed();
+        return;
+      }
+      this.#later(1_000, () => this.#recount());
+    } catch {
+      this.#later(LONGEST_PAUSE, () => this.#recount());
+    } finally {
+      this.#counting = false;
+    }
+  }
+
+  #page(cursor) {
+    return this.#ask("GET", `/notifications?limit=${PAGE}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+  }
+
+  async #ask(method, path, body) {
+    for (let refused = false; ; refused = true) {
+      const token = await this.#token({ refused });
+      const headers = { Authorization: `Bearer ${token}` };
+      if (body !== undefined) headers["Content-Type"] = "application/json";
+      const response = await fetch(this.#apiUrl + path, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
+      const content = await response.json().catch(() => null);
+      if (response.ok) return content;
+      if (response.status !== 401 || refused) throw new ApiError(response.status, content);
+    }
+  }
+
+  #later(milliseconds, action) {
+    const timer = setTimeout(() => (this.#timers.delete(timer), action()), milliseconds);
+    this.#timers.add(timer);
+  }
+
+  #sort() {
+    this.#sorted = [...this.#items.values()].sort((one, other) => other.id - one.id);
+  }
+
+  #changed() {
+    this.#changes += 1;
+    this.#sort();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #setState(state) {
+    if (state === this.state) return;
+    this.state = state;
+    this.dispatchEvent(new Event("state"));
+  }
+}

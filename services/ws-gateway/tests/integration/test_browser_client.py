@@ -1,0 +1,248 @@
+"""tablebell.js in Chromium: after any absence the page has exactly the inbox, each notification once, in order."""
+
+import asyncio
+import json
+import random
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import pytest
+from pydantic import SecretStr
+
+from tablebell.rabbit import Broker
+from tablebell.testing import Servers, eventually
+from ws_gateway.testing import Chromium, InboxApi, RunningGateway, Tab, free_port, publish, running_gateway, token
+
+ME = "RESTAURANT_USER:50"
+
+pytestmark = pytest.mark.timeout(60)
+
+START = """
+(async () => {
+  const { Inbox } = await import("/tablebell.js");
+  window.tokens = %s;
+  window.asked = [];
+  window.states = [];
+  window.inbox = new Inbox({
+    socketUrl: location.origin.replace("http", "ws") + "/ws",
+    apiUrl: "%s",
+    token: async (why) => (window.asked.push(why), window.tokens.length > 1 ? window.tokens.shift() : window.tokens[0]),
+  });
+  inbox.addEventListener("state", () => states.push(inbox.state));
+  inbox.start();
+})()
+"""
+SHOWN = "inbox.items.map(item => [item.id, item.isRead, item.resolution?.actorName ?? null])"
+
+
+async def open_inbox(
+    browser: Chromium, gateway_url: str, api: InboxApi, *tokens: str, beside: Tab | None = None
+) -> Tab:
+    tab = await browser.open(f"{gateway_url}/health/live", beside=beside)
+    await tab.evaluate(START % (json.dumps(tokens or [token(ME)]), api.url))
+    await tab.wait_for("inbox.state === 'live'")
+    return tab
+
+
+def inbox_of(api: InboxApi, person: str = ME) -> list[list[Any]]:
+    views = [api.inboxes[person][number] for number in api.ids(person)]
+    return [[view.id, view.is_read, view.resolution.actor_name if view.resolution else None] for view in views]
+
+
+async def shows_the_inbox(tab: Tab, api: InboxApi, within: float = 15.0) -> None:
+    async def same() -> bool:
+        shown, unread = await tab.evaluate(f"[{SHOWN}, inbox.unread]")
+        return bool(shown == inbox_of(api) and unread == api.unread(ME))
+
+    try:
+        await eventually(same, within=within, every=0.05)
+    except AssertionError:
+        assert await tab.evaluate(SHOWN) == inbox_of(api)
+        assert await tab.evaluate("inbox.unread") == api.unread(ME)
+        raise
+    assert tab.complaints == []
+
+
+async def test_what_was_there_before_and_what_comes_live_are_one_list(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    for _ in range(3):
+        api.add(ME)
+    tab = await open_inbox(chromium, gateway.http_url, api)
+    await shows_the_inbox(tab, api)
+    frames = api.add(ME)
+    await gateway.publish(*frames, *frames)
+    await gateway.publish(*frames)
+    await shows_the_inbox(tab, api)
+    view = api.inboxes[ME][api.ids(ME)[0]]
+    # What is said of a notification may overtake it.
+    late = api.add(ME)
+    await gateway.publish(*api.resolve(api.inboxes[ME][api.ids(ME)[0]], 51, "CONFIRMED"))
+    await gateway.publish(*late, *api.mark_read(view, 51))
+    await shows_the_inbox(tab, api)
+
+
+async def test_after_a_gateway_restart_the_page_catches_up(
+    amqp_url: SecretStr, broker: Broker, api: InboxApi, chromium: Chromium
+) -> None:
+    port = free_port()
+    async with running_gateway(amqp_url, broker, port=port) as gateway:
+        api.add(ME)
+        tab = await open_inbox(chromium, gateway.http_url, api)
+        await shows_the_inbox(tab, api)
+    await tab.wait_for("inbox.state === 'offline' || inbox.state === 'connecting'")
+    for _ in range(3):
+        api.add(ME)
+    api.resolve(api.inboxes[ME][api.ids(ME)[-1]], 51, "REJECTED")
+    async with running_gateway(amqp_url, broker, port=port) as gateway:
+        await tab.wait_for("inbox.state === 'live'", within=20)
+        await shows_the_inbox(tab, api)
+        await gateway.publish(*api.add(ME))
+        await shows_the_inbox(tab, api)
+        await tab.evaluate("inbox.stop()")
+
+
+async def test_after_a_sleep_the_page_catches_up(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
+    tab = await open_inbox(chromium, gateway.http_url, api)
+    api.add(ME)  # nobody told this page
+    await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    await shows_the_inbox(tab, api)
+    api.add(ME)
+    await tab.evaluate("dispatchEvent(new Event('online'))")
+    await shows_the_inbox(tab, api)
+    assert await tab.evaluate("states.join()") == "live"
+
+
+async def test_after_the_network_was_away_the_page_catches_up(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    tab = await open_inbox(chromium, gateway.http_url, api)
+    await tab.set_offline(offline=True)
+    await tab.wait_for("inbox.state !== 'live'", within=20)
+    api.add(ME)
+    await tab.set_offline(offline=False)
+    await tab.wait_for("inbox.state === 'live'", within=20)
+    await shows_the_inbox(tab, api)
+
+
+async def test_while_rabbitmq_is_away_the_page_says_so_and_then_catches_up(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium, servers: Servers
+) -> None:
+    tab = await open_inbox(chromium, gateway.http_url, api)
+    api.add(ME)
+    await break_the_feed(servers, gateway.settings.amqp_url)
+    await tab.wait_for("states.includes('delayed')", within=20)
+    await tab.wait_for("inbox.state === 'live'", within=20)
+    await shows_the_inbox(tab, api)
+
+
+async def test_the_token_is_renewed_on_the_open_connection(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    # Each request to the API asks for the token too: all of these are short-lived but the last.
+    tab = await open_inbox(
+        chromium, gateway.http_url, api, *[token(ME, seconds=3, jti=str(n)) for n in range(3)], token(ME)
+    )
+    await asyncio.sleep(4)
+    await gateway.publish(*api.add(ME))
+    await shows_the_inbox(tab, api)
+    assert await tab.evaluate("states.join()") == "live"
+
+
+async def test_a_refused_token_is_replaced_and_the_page_catches_up(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    api.add(ME)
+    tab = await open_inbox(chromium, gateway.http_url, api, token(ME, seconds=-100), token(ME))
+    await shows_the_inbox(tab, api)
+    assert {"refused": True} in await tab.evaluate("asked")
+
+
+async def test_with_no_better_token_the_page_is_signed_out(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    tab = await chromium.open(f"{gateway.http_url}/health/live")
+    await tab.evaluate(START % (json.dumps([token(ME, seconds=-100)]), api.url))
+    await tab.wait_for("inbox.state === 'signed-out'")
+
+
+async def test_several_tabs_agree(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
+    for _ in range(4):
+        api.add(ME)
+    first = await open_inbox(chromium, gateway.http_url, api)
+    second = await open_inbox(chromium, gateway.http_url, api, beside=first)
+    elsewhere = await open_inbox(chromium, gateway.http_url, api)
+    newest = api.ids(ME)[0]
+    await first.wait_for("inbox.items.length === 4")
+    await first.evaluate(f"inbox.read({newest})")
+    for tab in (first, second, elsewhere):
+        await shows_the_inbox(tab, api)
+    await second.wait_for("inbox.unread === 3")
+    await second.evaluate("inbox.readAll()")
+    for tab in (first, second, elsewhere):
+        await shows_the_inbox(tab, api)
+    assert api.unread(ME) == 0
+
+
+async def test_the_badge_counts_what_is_not_loaded_too(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    for _ in range(130):
+        api.add(ME)
+    tab = await open_inbox(chromium, gateway.http_url, api)
+    await tab.wait_for("inbox.items.length === 50 && inbox.unread === 130")
+    oldest = api.inboxes[ME][api.ids(ME)[-1]]
+    await gateway.publish(*api.mark_read(oldest, 51))
+    await tab.wait_for("inbox.unread === 129")
+    await gateway.publish(*api.add(ME))
+    await tab.wait_for("inbox.items.length === 51 && inbox.unread === 130")
+    assert await tab.evaluate("inbox.more()") is True
+    assert await tab.evaluate("inbox.more()") is False
+    await shows_the_inbox(tab, api)
+
+
+async def test_a_bad_night_ends_with_exactly_the_inbox(
+    amqp_url: SecretStr, broker: Broker, servers: Servers, api: InboxApi, chromium: Chromium
+) -> None:
+    """Frames lost, repeated and late, decisions, a gateway that restarts and a feed that breaks, all at once."""
+    dice, port = random.Random(7), free_port()
+    async with running_gateway(amqp_url, broker, port=port) as gateway:
+        tab = await open_inbox(chromium, gateway.http_url, api)
+
+        async def some_events(count: int) -> None:
+            late = []
+            for _ in range(count):
+                frames = api.add(ME, "RESTAURANT_USER:51")
+                if dice.random() < 0.5:
+                    view = api.inboxes[ME][dice.choice(api.ids(ME))]
+                    change = api.resolve(view, 51, "CONFIRMED") if view.resolution is None else api.mark_read(view, 51)
+                    frames = [*change, *frames]
+                if dice.random() < 0.3:
+                    late += frames
+                else:
+                    await publish(broker, frames * dice.choice([1, 1, 2]))
+            await publish(broker, late)
+
+        await some_events(15)
+    await some_events(5)  # nobody is there to hear
+    async with running_gateway(amqp_url, broker, port=port):
+        await some_events(10)
+        await break_the_feed(servers, amqp_url)
+        await some_events(10)
+        await tab.wait_for("inbox.state === 'live'", within=20)
+        await shows_the_inbox(tab, api)
+        await tab.evaluate("inbox.stop()")
+
+
+async def break_the_feed(servers: Servers, amqp_url: SecretStr) -> None:
+    """The broker closes the gateway's connection."""
+    vhost = urlsplit(amqp_url.get_secret_value()).path[1:]
+    async with httpx.AsyncClient(base_url=servers.management_url, timeout=10) as http:
+
+        async def connections() -> list[str]:
+            listed = (await http.get(f"/api/vhosts/{vhost}/connections")).json()
+            return [each["name"] for each in listed if each.get("user_provided_name") == "ws-gateway"]
+
+        for name in await eventually(connections, within=15, every=0.2):
+            await http.delete(f"/api/connections/{quote(name, safe='')}")
