@@ -7,15 +7,23 @@ import sys
 from typing import Annotated, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 # sysexits.h: the configuration is wrong; restarting will not help.
 EX_CONFIG = 78
+
+
+def _split(value: object) -> object:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+CommaSeparated = (NoDecode, BeforeValidator(_split))
+"""For a setting that is a list: Annotated[tuple[str, ...], *CommaSeparated]."""
 
 
 class Fragment(BaseSettings):
@@ -42,6 +50,8 @@ class ServiceSettings(Fragment):
     port: Port
     log_level: Annotated[str, Field(pattern="^(DEBUG|INFO|WARNING|ERROR)$")] = "INFO"
     drain_seconds: Seconds = 10.0
+    otel_exporter_otlp_endpoint: Annotated[str, Field(pattern=r"^(https?://\S+)?$")] = ""
+    """The base URL of a collector for traces; empty for none."""
 
 
 class DatabaseSettings(Fragment):

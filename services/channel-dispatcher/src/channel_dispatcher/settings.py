@@ -5,20 +5,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
-from pydantic_settings import NoDecode
+from pydantic import Field
 
 from channel_dispatcher.channels.kind import ChannelSettings, Kind
 from channel_dispatcher.channels.registry import KINDS
 from tablebell.people import DURABLE_CHANNELS, Channel
-from tablebell.settings import DatabaseSettings, OutboxSettings, Port, Seconds, ServiceSettings, load
+from tablebell.settings import CommaSeparated, DatabaseSettings, OutboxSettings, Port, Seconds, ServiceSettings, load
 
 
 def _split(value: Any) -> Any:
     return [part.strip().upper() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-Pauses = Annotated[tuple[Seconds, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
+Pauses = Annotated[tuple[Seconds, ...], *CommaSeparated, Field(min_length=1)]
 
 
 class Settings(ServiceSettings, DatabaseSettings, OutboxSettings):
@@ -26,7 +25,7 @@ class Settings(ServiceSettings, DatabaseSettings, OutboxSettings):
     poll_seconds: Seconds = 10.0
     retry_pauses: Pauses = (5.0, 30.0, 120.0, 600.0)
     provider_timeout_seconds: Seconds = 15.0
-    channels_off: Annotated[frozenset[Channel], NoDecode, BeforeValidator(_split)] = frozenset()
+    channels_off: Annotated[frozenset[Channel], *CommaSeparated] = frozenset()
     """Channels that this installation does not have. Their rows are finished as skipped."""
 
 

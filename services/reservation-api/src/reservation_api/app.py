@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 
@@ -86,6 +87,13 @@ def build_app(
 
     answer_with_problems(app)
     app.add_middleware(StrictBodies, limit=settings.body_limit_bytes)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_allowed_origins,
+        allow_methods=["GET", "POST", "PUT", "PATCH"],
+        allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Correlation-Id", "traceparent"],
+        expose_headers=["Retry-After", "X-Correlation-Id"],
+    )
     app.add_middleware(Observed)  # added last: the outermost
     describe(app)
     return app

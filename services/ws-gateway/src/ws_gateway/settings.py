@@ -3,27 +3,18 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
-from pydantic_settings import NoDecode
+from pydantic import Field
 
-from tablebell.settings import BrokerSettings, Port, Seconds, ServiceSettings
+from tablebell.settings import BrokerSettings, CommaSeparated, Port, Seconds, ServiceSettings
 from tablebell.tokens import TokenSettings
 
 Bytes = Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)]
 
 
-def _split(value: object) -> object:
-    return (
-        tuple(part.strip().rstrip("/") for part in value.split(",") if part.strip())
-        if isinstance(value, str)
-        else value
-    )
-
-
 class Settings(ServiceSettings, BrokerSettings, TokenSettings):
     port: Port = 8081
 
-    ws_allowed_origins: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = ()
+    ws_allowed_origins: Annotated[tuple[str, ...], *CommaSeparated] = ()
     """Pages that may connect, besides those that this gateway serves itself; `*` lets every page in."""
     public_api_url: Annotated[str, Field(pattern=r"^(https?://[^/\s]+(/\S*)?)?$")] = ""
     """Where browsers find reservation-api; empty for port 8080 of the host that the page came from."""
