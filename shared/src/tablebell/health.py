@@ -1,8 +1,13 @@
-"""Health: live = the process answers; ready = everything it needs answers, and it is not about to stop."""
+"""Health: live = the process answers; ready = everything it needs answers, and it is not about to stop.
+
+Each look is told to Prometheus too: a scrape is one, so that an alert can say what is away and from where.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+
+from prometheus_client import Gauge
 
 from tablebell.lifecycle import Stop
 from tablebell.outage import describe
@@ -10,6 +15,8 @@ from tablebell.outage import describe
 Check = Callable[[], Awaitable[None]]
 
 CHECK_SECONDS = 2.0
+
+UP = Gauge("service_dependency_up", "1 if what the service needs answered when last looked at.", ["dependency"])
 
 
 @dataclass
@@ -24,7 +31,10 @@ class Health:
         if self.stop.requested:
             return {"service": "stopping"}
         complaints = await asyncio.gather(*(self._complaint(check) for check in self.checks.values()))
-        return {name: complaint for name, complaint in zip(self.checks, complaints, strict=True) if complaint}
+        found = dict(zip(self.checks, complaints, strict=True))
+        for name, complaint in found.items():
+            UP.labels(name).set(complaint is None)
+        return {name: complaint for name, complaint in found.items() if complaint}
 
     async def _complaint(self, check: Check) -> str | None:
         try:

@@ -38,6 +38,7 @@ def mount_health(app: FastAPI, health: Health, refresh: Refresh | None = None) -
         return JSONResponse({"status": "ready"})
 
     async def metrics(_: Request) -> Response:
+        await health.report()
         if refresh is not None:
             try:
                 async with asyncio.timeout(CHECK_SECONDS):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import asyncpg
 import pytest
 from aio_pika.abc import AbstractChannel
 from pamqp.commands import Basic
@@ -135,12 +136,21 @@ async def drain(channel: AbstractChannel, count: int) -> dict[bytes, str]:
     return found
 
 
+@pytest.mark.parametrize(
+    "outage",
+    [
+        ConnectionRefusedError("the database is away"),
+        asyncpg.InterfaceError("connection is closed"),
+        asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress"),
+    ],
+    ids=["refused", "closed", "ended-but-not-hung-up"],
+)
 async def test_an_outage_of_the_handler_is_waited_out_and_nothing_is_overtaken(
-    broker: Broker, publisher: Publisher
+    broker: Broker, publisher: Publisher, outage: Exception
 ) -> None:
     await publisher.publish_all(numbered(20))
     inbox, stop = Inbox(), Stop()
-    inbox.fail_with = [ConnectionRefusedError("the database is away")] * 3
+    inbox.fail_with = [outage] * 3
     running = asyncio.create_task(consumer(broker, inbox, batch_size=5).run(stop))
     await eventually(lambda: len(inbox.bodies) == 20)
     stop.request()

@@ -51,3 +51,9 @@ async def test_metrics_are_served_while_what_they_ask_is_away(stop: Stop) -> Non
     answer = await get(health_app("test", Health(stop), ill), "/metrics")
     assert answer.status_code == 200
     assert "test_looked_at" in answer.text
+
+
+async def test_a_scrape_tells_what_answers_and_what_does_not(stop: Stop) -> None:
+    answer = await get(health_app("test", Health(stop, {"postgres": well, "rabbitmq": ill})), "/metrics")
+    assert 'service_dependency_up{dependency="postgres"} 1.0' in answer.text
+    assert 'service_dependency_up{dependency="rabbitmq"} 0.0' in answer.text

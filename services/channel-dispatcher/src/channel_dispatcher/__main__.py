@@ -11,7 +11,7 @@ from channel_dispatcher import store
 from channel_dispatcher.breaker import Breaker, State
 from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
-from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, WITHDRAWN
+from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, ROWS, WITHDRAWN
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.retention import Retention
 from channel_dispatcher.settings import Loaded, load_all
@@ -20,14 +20,16 @@ from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
 from tablebell.loop import keep_running
-from tablebell.outbox import Level
+from tablebell.outbox import Level, Outbox
 from tablebell.people import DURABLE_CHANNELS
 from tablebell.postgres import Pool, check, open_pool
 from tablebell.retry import RetryPolicy
+from tablebell.tracing import configure_tracing
 from tablebell.wakeups import Listener, open_announcer
 from tablebell.web import health_app, serve
 
 SERVICE = "channel-dispatcher"
+STATUSES = ("PENDING", "PROCESSING", "FAILED", "DEAD")
 
 
 async def serve_until(loaded: Loaded, stop: Stop) -> None:
@@ -59,7 +61,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         ]
         skippers = [(Skipper(channel, pool), listener.subscribe(Level.CHANNEL_SEND)) for channel in loaded.off]
         health = Health(stop, {"postgres": partial(check, pool)})
-        app = health_app(SERVICE, health, partial(refresh_gauges, pool, dispatchers))
+        app = health_app(SERVICE, health, partial(refresh_gauges, pool, Outbox(Level.CHANNEL_SEND), dispatchers))
 
         async with asyncio.TaskGroup() as tasks:
             recording = tasks.create_task(recorder.run(), name="recorder")
@@ -81,18 +83,22 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         announcer.announce(Level.CHANNEL_SEND)
 
 
-async def refresh_gauges(pool: Pool, dispatchers: list[Dispatcher]) -> None:
+async def refresh_gauges(pool: Pool, outbox: Outbox, dispatchers: list[Dispatcher]) -> None:
     for dispatcher in dispatchers:
         for state in State:
             BREAKER_STATE.labels(dispatcher.channel, state).set(dispatcher.breaker.state is state)
     for measure in await store.measure_channels(pool, DURABLE_CHANNELS):
         OLDEST_DUE_SECONDS.labels(measure.channel).set(measure.oldest_seconds)
         WITHDRAWN.labels(measure.channel).set(measure.withdrawn)
+    rows = {count.status: count.rows for count in await outbox.count(pool)}
+    for status in STATUSES:
+        ROWS.labels(status).set(rows.get(status, 0))
 
 
 def main() -> int:
     loaded = load_all(SERVICE)
     configure_logs(SERVICE, loaded.settings.log_level)
+    configure_tracing(SERVICE, loaded.settings.otel_exporter_otlp_endpoint)
     return run(partial(serve_until, loaded), loaded.settings.drain_seconds)
 
 

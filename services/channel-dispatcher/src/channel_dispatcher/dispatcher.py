@@ -27,6 +27,7 @@ from tablebell.outage import describe
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 from tablebell.retry import RetryPolicy
+from tablebell.tracing import SpanKind, annotate, spanned
 from tablebell.wakeups import Wakeup
 
 log = structlog.get_logger(__name__)
@@ -145,7 +146,8 @@ class Dispatcher:
             delivery = await self._waiting.get()
             await self._pace.turn()
             if delivery.attempt_id in self._in_hand:
-                self._settle(delivery, await self._attempt(delivery))
+                with spanned(f"send {self.channel}", delivery.headers, SpanKind.CLIENT):
+                    self._settle(delivery, await self._attempt(delivery))
             self._waiting.task_done()
             if self._more and self._room() > 0:
                 self._wakeup.now()
@@ -155,6 +157,7 @@ class Dispatcher:
         settlement = settle(delivery, outcome, self._policy, timedelta(seconds=self.breaker.cool_down))
         self._in_hand.pop(delivery.attempt_id, None)
         self._recorder.add(self.channel, settlement)
+        annotate(failed=not isinstance(outcome, Sent), result=settlement.result, attempt=delivery.attempt)
         if settlement.pause:
             self._wake_in(settlement.pause.total_seconds())
         tell = log.info if settlement.result in WORTH_TELLING else log.debug

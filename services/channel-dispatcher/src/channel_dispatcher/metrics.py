@@ -19,6 +19,11 @@ BREAKER_STATE = Gauge(
     "1 for the state in which the channel's breaker is: closed, half_open, open, throttled.",
     ["channel", "state"],
 )
+ROWS = Gauge(
+    "dispatcher_rows",
+    "Rows that are open or dead, by status; of the whole table, so the same from every replica.",
+    ["status"],
+)
 IN_HAND = Gauge("dispatcher_in_hand", "Rows claimed by this process and not yet answered for.", ["channel"])
 OLDEST_DUE_SECONDS = Gauge(
     "dispatcher_oldest_due_seconds",

@@ -21,6 +21,7 @@ from tablebell.rabbit import Publisher, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.settings import load
 from tablebell.topology import declare_events
+from tablebell.tracing import configure_tracing
 from tablebell.wakeups import Listener
 from tablebell.web import health_app, serve
 
@@ -71,6 +72,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 def main() -> int:
     settings = load(Settings, SERVICE)
     configure_logs(SERVICE, settings.log_level)
+    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
     return run(partial(serve_until, settings), settings.drain_seconds)
 
 

@@ -26,6 +26,7 @@ from tablebell.rabbit import Consumer, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.settings import load
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
+from tablebell.tracing import configure_tracing
 from tablebell.wakeups import Wakeup, open_announcer
 from tablebell.web import health_app, serve
 
@@ -95,6 +96,7 @@ async def nothing_to_free(_connection: Connection, _partitions: Sequence[int]) -
 def main() -> int:
     settings = load(Settings, SERVICE)
     configure_logs(SERVICE, settings.log_level)
+    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
     return run(partial(serve_until, settings), settings.drain_seconds)
 
 

@@ -38,6 +38,7 @@ from tablebell.partitions import Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
 from tablebell.retry import RetryPolicy
+from tablebell.tracing import link, spanned
 from tablebell.wakeups import Announcer
 
 log = structlog.get_logger(__name__)
@@ -131,8 +132,9 @@ class Expander:
         return written
 
     async def _expand_and_settle(self, connection: Connection, rows: Rows, token: UUID) -> Written:
-        expansion = await self._expand(connection, rows)
-        reason = await self._live.emit(expansion.frames)
+        with spanned("expand", {}):
+            expansion = await self._expand(connection, rows)
+            reason = await self._live.emit(expansion.frames)
         done = [row["id"] for row in rows if row["id"] not in set(expansion.orphans)]
         if reason is None:
             await self._outbox.complete_if_leased(connection, done, token)
@@ -160,6 +162,7 @@ class Expander:
         locked = await store.lock_events(connection, ids, user_types)
         standings = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
         events = {row["id"]: copies.told(row, standings.get(row["id"])) for row in locked}
+        link(event.headers for event in events.values())
         people = {row["id"]: row for row in await store.find_readers(connection, ids, user_types)}
 
         wordings = Wordings()

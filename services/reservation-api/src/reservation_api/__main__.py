@@ -13,6 +13,7 @@ from tablebell.logs import configure_logs
 from tablebell.loop import keep_running
 from tablebell.postgres import check, open_pool
 from tablebell.settings import load
+from tablebell.tracing import configure_tracing
 from tablebell.wakeups import Wakeup, open_announcer
 from tablebell.web import serve
 
@@ -37,6 +38,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 def main() -> int:
     settings = load(Settings, SERVICE)
     configure_logs(SERVICE, settings.log_level)
+    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
     return run(partial(serve_until, settings), settings.drain_seconds)
 
 

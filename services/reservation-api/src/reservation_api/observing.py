@@ -8,7 +8,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reservation_api.metrics import LATENCY, REQUESTS
 from reservation_api.problem import Kind, Problem
-from tablebell.correlation import Correlation, correlated
+from tablebell.correlation import Correlation
+from tablebell.tracing import SpanKind, annotate, traced
 
 log = structlog.get_logger(__name__)
 
@@ -37,7 +38,8 @@ class Observed:
                 MutableHeaders(scope=message)["X-Correlation-Id"] = correlation.correlation_id
             await send(message)
 
-        with correlated(Correlation.begin(headers.get("x-correlation-id"), headers.get("traceparent"))) as correlation:
+        begun = Correlation.begin(headers.get("x-correlation-id"), headers.get("traceparent"))
+        with traced(begun, scope["method"], headers, SpanKind.SERVER) as correlation:
             try:
                 await self._app(scope, receive, watched_send)
             except Exception:
@@ -53,6 +55,7 @@ def _record(scope: Scope, status: int, seconds: float) -> None:
     method = scope["method"] if route != "unknown" else "unknown"
     REQUESTS.labels(method, route, str(status)).inc()
     LATENCY.labels(method, route).observe(seconds)
+    annotate(name=f"{method} {route}", failed=status >= 500, status=status)
     log.info(
         "request_answered",
         method=scope["method"],

@@ -10,6 +10,7 @@ from tablebell.logs import configure_logs
 from tablebell.rabbit import open_broker
 from tablebell.settings import load
 from tablebell.tokens import TokenVerifier
+from tablebell.tracing import configure_tracing
 from ws_gateway.closing import close_gradually, wait_until_gone
 from ws_gateway.feed import Feed
 from ws_gateway.gateway import AnySession, Gateway
@@ -57,6 +58,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 def main() -> int:
     settings = load(Settings, SERVICE)
     configure_logs(SERVICE, settings.log_level)
+    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
     return run(partial(serve_until, settings), settings.drain_seconds)
 
 

@@ -14,6 +14,7 @@ from aiormq.abc import DeliveredMessage
 from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit import Broker, BrokerAway
 from tablebell.topology import LIVE_EXCHANGE, declare_live
+from tablebell.tracing import SpanKind, spanned
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +52,8 @@ class Feed:
         ended = asyncio.ensure_future(channel.closed())
 
         async def on_message(message: DeliveredMessage) -> None:
-            self._route(message.body)
+            with spanned("deliver frames", message.header.properties.headers or {}, SpanKind.CONSUMER):
+                self._route(message.body)
 
         try:
             await declare_live(channel)

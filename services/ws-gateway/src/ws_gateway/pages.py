@@ -53,6 +53,7 @@ class Pages:
             case "/health/ready":
                 response = await self._ready()
             case "/metrics":
+                await self._health.report()
                 response = _response(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest())
             case "/config.json":
                 response = _response(HTTPStatus.OK, JSON, self._config, {"Cache-Control": "no-store"})

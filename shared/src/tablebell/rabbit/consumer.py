@@ -9,13 +9,14 @@ to the dead queue with its reason, by a confirmed publish before its ack. The re
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import structlog
 from aiormq.abc import DeliveredMessage
 from pamqp.commands import Basic
 
+from tablebell import tracing
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit.connection import ANSWER_SECONDS, Broker, BrokerAway, Declare, close_channel
@@ -136,7 +137,8 @@ class Consumer:
     async def _handle(self, batch: Sequence[Delivery]) -> list[tuple[Delivery, Poison]]:
         """What of the batch is poison; the rest has been handled."""
         try:
-            verdicts = await self.handler(batch)
+            with tracing.handling(self.queue, [delivery.headers for delivery in batch]) as headers:
+                verdicts = await self.handler(batch if headers is None else _carrying(batch, headers))
         except OUTAGES:
             raise
         except Exception as error:
@@ -179,6 +181,10 @@ class Consumer:
             headers=headers,
         )
         return Outgoing(exchange="", routing_key=self.dead_queue, body=delivery.body, properties=properties)
+
+
+def _carrying(batch: Sequence[Delivery], headers: Sequence[Mapping[str, Any]]) -> list[Delivery]:
+    return [replace(delivery, headers=own) for delivery, own in zip(batch, headers, strict=True)]
 
 
 def _delivery(message: DeliveredMessage) -> Delivery:

@@ -15,6 +15,7 @@ from aio_pika.abc import AbstractChannel
 from aiormq.exceptions import DeliveryError, PublishError
 from pamqp.commands import Basic
 
+from tablebell import tracing
 from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit.connection import Broker, Declare, close_channel
 
@@ -73,6 +74,12 @@ class Publisher:
         return outcomes
 
     async def publish(self, message: Outgoing) -> PublishOutcome:
+        with tracing.publishing(message.exchange, message.properties) as properties:
+            outcome = await self._publish(message, properties)
+            tracing.annotate(failed=outcome is not CONFIRMED)
+        return outcome
+
+    async def _publish(self, message: Outgoing, properties: Basic.Properties) -> PublishOutcome:
         try:
             channel = self._underlay
             if channel is None or channel.is_closed:
@@ -81,7 +88,7 @@ class Publisher:
                 message.body,
                 exchange=message.exchange,
                 routing_key=message.routing_key,
-                properties=message.properties,
+                properties=properties,
                 mandatory=message.mandatory,
                 timeout=self._confirm_seconds,
                 wait=False,  # the confirm says more than a drained socket buffer

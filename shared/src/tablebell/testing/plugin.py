@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import structlog
 from pydantic import SecretStr
 
 from tablebell.lifecycle import Stop
@@ -13,6 +14,17 @@ from tablebell.rabbit import Broker, open_broker
 from tablebell.testing.database import Database, copy_template, drop, make_template
 from tablebell.testing.servers import Servers
 from tablebell.testing.waiting import eventually
+
+
+def pytest_configure() -> None:
+    """Plain tracebacks: drawn with the values in every frame, a single one takes a busy machine a second."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+        ]
+    )
 
 
 @pytest.fixture(scope="session")
