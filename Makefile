@@ -6,6 +6,9 @@
 BOOTSTRAP := deploy/local/bootstrap
 PYTHON := .venv/bin/python
 STACK := $(PYTHON) -m tablebell_local
+SOURCES := $(wildcard shared/src services/*/src deploy/*/src bench chaos)
+# Each by itself: two suites may have modules of one name.
+SUITES := $(wildcard shared/tests services/*/tests deploy/*/tests tests)
 SCRIPTS := $(BOOTSTRAP) .ci/run
 
 # docker or local; without it, docker where an engine answers, otherwise local.
@@ -43,6 +46,10 @@ token: some-python ## Print a token for a demo person (AS=restaurant_user:50, cu
 env: some-python ## Print the running system's addresses: eval "$(make -s env)"
 	@$(STACK) env
 
+.PHONY: audit
+audit: some-python ## Check that nothing was lost between the levels (HOURS=24)
+	@$(STACK) audit $(if $(HOURS),--hours $(HOURS))
+
 .PHONY: migrate
 migrate: python ## Bring the running database's schema up to date
 	@$(STACK) migrate
@@ -61,6 +68,10 @@ test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (
 bench: python ## Measure every hop beside its raw ceiling (ONLY=relay)
 	@$(STACK) bench $(ONLY)
 
+.PHONY: chaos
+chaos: python ## Kill and restart everything under load, then check that nothing was lost (DURATION=60, RATE=20, SEED=7)
+	@$(PYTHON) -m chaos $(if $(DURATION),--duration $(DURATION)) $(if $(RATE),--rate $(RATE)) $(if $(SEED),--seed $(SEED))
+
 .PHONY: lint
 lint: python ## Check style, formatting, imports and shell scripts
 	@$(PYTHON) -m ruff check .
@@ -70,7 +81,8 @@ lint: python ## Check style, formatting, imports and shell scripts
 
 .PHONY: types
 types: python ## Check the types
-	@$(PYTHON) -m mypy .
+	@$(PYTHON) -m mypy $(SOURCES)
+	@for suite in $(SUITES); do $(PYTHON) -m mypy --no-error-summary "$$suite" || exit 1; done
 
 .PHONY: format
 format: python ## Format the code and fix what can be fixed by itself

@@ -7,9 +7,11 @@ import shutil
 import signal
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 
 from tablebell_local import exports, testrun, tokens
+from tablebell_local.audit.command import audit
 from tablebell_local.board import Board
 from tablebell_local.demo.screen import Screen
 from tablebell_local.demo.story import Story
@@ -95,11 +97,15 @@ class Command:
     def migrate(self) -> None:
         choose(self._options.mode, self._instance).migrate()
 
+    def audit(self) -> int:
+        url = self._options.url or choose(self._options.mode, self._instance).database_url()
+        return asyncio.run(audit(url, timedelta(hours=self._options.hours), timedelta(seconds=self._options.settle)))
+
     def test(self) -> int:
-        return testrun.run(self._instance, "pytest", self._options.pytest)
+        return testrun.run_tests(self._instance, self._options.pytest)
 
     def bench(self) -> int:
-        return testrun.run(self._instance, "bench", self._options.hops)
+        return testrun.run(self._instance, [["bench", *self._options.hops]])
 
     def server(self) -> None:
         async def run(part: Part, action: str) -> None:
@@ -165,6 +171,11 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("migrate", help="bring the running database's schema up to date")
     token = commands.add_parser("token", help="print a token for a person, for example restaurant_user:50")
     token.add_argument("person", metavar="AS")
+
+    inspection = commands.add_parser("audit", help="check that nothing was lost between the levels; exit code 1 if so")
+    inspection.add_argument("--hours", type=float, default=24.0, help="how far back to look (default: 24)")
+    inspection.add_argument("--settle", type=float, default=60.0, help="seconds that the newest may take (default: 60)")
+    inspection.add_argument("--url", help="another database than that of the running system")
 
     test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")

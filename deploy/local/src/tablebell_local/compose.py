@@ -89,6 +89,9 @@ class Compose:
             "SANDBOX_URL": f"http://127.0.0.1:{values['SANDBOX_PORT']}",
         }
 
+    def database_url(self) -> str:
+        return self.addresses()["DATABASE_URL"]
+
     def jwt_secret(self) -> str:
         return self.write_environment()["JWT_SECRET"]
 

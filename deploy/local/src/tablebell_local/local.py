@@ -63,6 +63,12 @@ class Local:
     def addresses(self) -> dict[str, str]:
         return exports.addresses(self._system)
 
+    def database_url(self) -> str:
+        """The database is there to be looked at also while a service is not."""
+        if not self._system.stack.postgres.pids():
+            raise Failure("PostgreSQL is not running: start it with `make up`")
+        return self._system.stack.postgres.url()
+
     def jwt_secret(self) -> str:
         return self._system.secret("JWT_SECRET")
 

@@ -19,9 +19,21 @@ from tablebell_local.stack import Stack
 KEEP = "keep"
 
 
-def run(instance: Instance, module: str, arguments: Sequence[str]) -> int:
-    """Several runs may share the servers: each holds a shared lock on `users`, and only who can get it for
-    itself alone at the end stops them, unless somebody asked with `servers` to keep them."""
+def run_tests(instance: Instance, arguments: Sequence[str]) -> int:
+    """Every suite by itself, since two may have modules of one name, or what the arguments say."""
+    if arguments:
+        return run(instance, [["pytest", *arguments]])
+    members = [PROJECT / "shared", *sorted(PROJECT.glob("services/*")), *sorted(PROJECT.glob("deploy/*")), PROJECT]
+    suites = [str((member / "tests").relative_to(PROJECT)) for member in members if (member / "tests").is_dir()]
+    return run(instance, [["pytest", suite] for suite in suites])
+
+
+def run(instance: Instance, programs: Sequence[Sequence[str]]) -> int:
+    """Runs Python modules, one after the other, and returns the first exit code that is not 0.
+
+    Several runs may share the servers: each holds a shared lock on `users`, and only who can get it for
+    itself alone at the end stops them, unless somebody asked with `servers` to keep them.
+    """
     if instance.name == "dev":
         raise Failure("tests would end the developer's own servers with them: use another instance")
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -32,7 +44,8 @@ def run(instance: Instance, module: str, arguments: Sequence[str]) -> int:
         stack = Stack(instance)
         try:
             asyncio.run(_up(stack))
-            return _python(stack, module, arguments)
+            codes = [_python(stack, *program) for program in programs]
+            return next((code for code in codes if code), 0)
         finally:
             if _is_last(users.fileno()) and not is_kept(instance):
                 asyncio.run(_down(stack))
@@ -70,7 +83,7 @@ def environment(stack: Stack) -> dict[str, str]:
     }
 
 
-def _python(stack: Stack, module: str, arguments: Sequence[str]) -> int:
+def _python(stack: Stack, module: str, *arguments: str) -> int:
     marks = {STACK_MARK, PART_MARK, CONFIG_MARK}
     outer = {name: value for name, value in os.environ.items() if name not in marks}
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=PROJECT, env=outer | environment(stack))

@@ -57,11 +57,12 @@ async def test_killed_servers_come_back_with_their_data_and_down_leaves_nothing(
 
     assert "starting" not in run("servers")
 
+    assert await count_rows(stack) == 2
     kill(stack)
     started = run("servers")
     assert "postgres" in started
     assert "rabbitmq" in started
-    assert await count_rows(stack) == 2
+    assert await count_rows(stack) == 3
     assert json.loads(instance.path("ports.json").read_text()) == ports
 
     run("down")

@@ -1,7 +1,7 @@
 from tablebell_migrations.script import run_script
 
 revision = "0040"
-down_revision = "0003"
+down_revision = "0010"
 
 
 def upgrade() -> None:

@@ -1,0 +1,76 @@
+"""What the audit asks, and what it found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tablebell.sqlfile import load_queries
+from tablebell_local.audit.window import Connection, open_window
+
+SQL = load_queries("tablebell_local.audit", "sql", "checks.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    """Of its block in checks.sql."""
+    title: str
+    takes: tuple[str, ...]
+    is_note: bool = False
+    """Worth knowing, but nobody was failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    check: Check
+    looked_at: int
+    wrong: int
+    examples: Sequence[str]
+
+    @property
+    def is_violation(self) -> bool:
+        return self.wrong > 0 and not self.check.is_note
+
+
+CHECKS = (
+    Check("reservation_events", "reservation → its events", ("since", "until", "reservation", "event_outbox")),
+    Check("event_reservations", "event → its reservation", ("since", "until", "event_outbox")),
+    Check("reservation_actions", "decision → its action", ("since", "until", "reservation", "notification_action")),
+    Check("first_to_act", "one was first to act", ("since", "until", "notification_action")),
+    Check("event_listeners", "L0 → four listeners", ("since", "until", "event_outbox")),
+    Check("event_people", "L0 → everyone concerned", ("since", "until", "event_outbox")),
+    Check("notification_order", "told in order", ("since", "until", "event_notification")),
+    Check("notification_outboxes", "notification → L1", ("since", "until", "notification", "notification_outbox")),
+    Check(
+        "notification_channels",
+        "L1 → L2, every channel",
+        ("since", "until", "notification_outbox", "notification_channel_send"),
+    ),
+    Check(
+        "channel_outcomes",
+        "L2 → delivery or reason",
+        ("since", "until", "notification_channel_send", "channel_send_attempt"),
+    ),
+    Check("calls_after_success", "no call after a success", ("since", "until", "channel_send_attempt")),
+    Check("due_events", "nothing stuck in L0", ("until",)),
+    Check("due_notifications", "nothing stuck in L1", ("until",)),
+    Check("due_sends", "nothing stuck in L2", ("until",)),
+    Check("dead_rows", "nothing dead in L0 and L1", ()),
+    Check("dead_sends", "dead in L2", (), is_note=True),
+    Check("unsent", "not sent, with a reason", ("since", "until", "notification_channel_send"), is_note=True),
+    Check("broken_calls", "calls cut short by a crash", ("since", "until", "channel_send_attempt"), is_note=True),
+)
+
+
+async def audit(connection: Connection, reach: timedelta, settle: timedelta) -> list[Finding]:
+    """All checks see one moment of the database, so that what moves on between them is no violation."""
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        window = await open_window(connection, reach, settle)
+        return [await _ask(connection, check, [window.parameter(name) for name in check.takes]) for check in CHECKS]
+
+
+async def _ask(connection: Connection, check: Check, parameters: Sequence[object]) -> Finding:
+    row = await connection.fetchrow(SQL[check.name], *parameters)
+    if row is None:
+        raise ValueError(f"{check.name} answers with one row, always")
+    return Finding(check, row["looked_at"], row["wrong"], row["examples"] or ())

@@ -1,0 +1,31 @@
+"""`make audit`: the checks on a database, their table, and whether all is well as the exit code."""
+
+import time
+from datetime import timedelta
+
+import asyncpg
+from rich.console import Console
+
+from tablebell_local.audit import check, report
+from tablebell_local.failure import Failure
+
+STATEMENT_SECONDS = 120.0
+
+
+async def audit(url: str, reach: timedelta, settle: timedelta) -> int:
+    try:
+        connection = await asyncpg.connect(url, timeout=10, command_timeout=STATEMENT_SECONDS)
+    except (OSError, TimeoutError, asyncpg.PostgresError) as error:
+        raise Failure(f"the database cannot be reached: {error}") from error
+    began = time.monotonic()
+    try:
+        findings = await check.audit(connection, reach, settle)
+    finally:
+        await connection.close(timeout=5)
+    terminal = Console(highlight=False)
+    console = terminal if terminal.is_terminal else Console(highlight=False, width=140)
+    report.show(findings, console)
+    violated = [finding.check.title for finding in findings if finding.is_violation]
+    verdict = f"[bold red]✘ violated: {', '.join(violated)}[/]" if violated else "[green]✔ Nothing was lost.[/]"
+    console.print(f"\n{verdict} [dim](in {time.monotonic() - began:.1f} s)[/]")
+    return 1 if violated else 0

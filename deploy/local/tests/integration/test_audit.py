@@ -1,0 +1,152 @@
+"""The audit on a healthy database, and on one that lacks something: each loss is seen by the check meant for it."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tablebell.testing import Database
+from tablebell_local.audit.check import CHECKS, SQL, Finding, audit
+from tablebell_local.audit.window import POSITIONS, Connection, open_window
+
+STORY = Path(__file__).with_name("story.sql").read_text()
+DAY = timedelta(hours=24)
+AT_ONCE = timedelta(0)
+
+DAMAGES = [
+    ("reservation_events", "DELETE FROM event_outbox WHERE aggregate_version = 1"),
+    ("reservation_events", "UPDATE reservation SET status = 'REJECTED'"),
+    ("event_reservations", "UPDATE reservation SET version = 1"),
+    ("reservation_actions", "DELETE FROM notification_action"),
+    (
+        "first_to_act",
+        """INSERT INTO notification_action (reservation_id, reservation_version, actor_id, actor_type, action_type,
+                                            first_to_act)
+           SELECT reservation_id, 1, 51, 'RESTAURANT_USER', 'REJECTED', true FROM notification_action""",
+    ),
+    ("event_listeners", "DELETE FROM processed_event WHERE listener = 'ADMIN_LISTENER'"),
+    ("event_people", "DELETE FROM notification WHERE user_id = 51"),
+    ("event_people", "DELETE FROM event_notification WHERE audience = 'AGENCY' AND aggregate_version = 2"),
+    (
+        "notification_order",
+        "UPDATE event_notification SET aggregate_version = 3 - aggregate_version WHERE audience = 'CUSTOMER'",
+    ),
+    ("notification_outboxes", "DELETE FROM notification_outbox WHERE notification_type = 'CUSTOMER'"),
+    ("notification_channels", "DELETE FROM notification_channel_send WHERE channel_type = 'SLACK'"),
+    ("channel_outcomes", "UPDATE channel_send_attempt SET outcome = 'RETRY'"),
+    ("channel_outcomes", "UPDATE notification_channel_send SET is_sent = false, outcome = 'EXPIRED'"),
+    (
+        "calls_after_success",
+        """INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt)
+           SELECT id, channel_type, 2 FROM notification_channel_send LIMIT 1""",
+    ),
+    ("due_events", "UPDATE event_outbox SET available_at = now() - interval '1 minute'"),
+    (
+        "due_events",
+        """UPDATE event_outbox
+              SET status = 'PROCESSING', available_at = now(), lease_token = gen_random_uuid(), lease_until = now()
+            WHERE status = 'PENDING'""",
+    ),
+    ("due_notifications", "UPDATE notification_outbox SET status = 'FAILED', available_at = now()"),
+    ("due_sends", "UPDATE notification_channel_send SET is_sent = NULL, next_attempt_at = now()"),
+    ("dead_rows", "UPDATE notification_outbox SET status = 'DEAD'"),
+]
+
+
+@pytest.fixture
+async def connection(database: Database) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(database.url.get_secret_value())
+    await connection.execute(STORY)
+    yield connection
+    await connection.close()
+
+
+def violated(findings: list[Finding]) -> set[str]:
+    return {finding.check.name for finding in findings if finding.is_violation}
+
+
+async def test_a_healthy_story_is_looked_at_on_every_level_and_found_right(connection: Connection) -> None:
+    findings = await audit(connection, DAY, AT_ONCE)
+    assert violated(findings) == set()
+    looked_at = {finding.check.name: finding.looked_at for finding in findings}
+    assert looked_at["reservation_events"] == 1
+    assert looked_at["event_listeners"] == 2
+    assert looked_at["event_people"] == looked_at["notification_outboxes"] == 9
+    assert looked_at["notification_channels"] == looked_at["channel_outcomes"] == 21
+
+
+@pytest.mark.parametrize(("check", "damage"), DAMAGES)
+async def test_what_is_missing_or_wrong_is_seen_with_an_example(
+    connection: Connection, check: str, damage: str
+) -> None:
+    await connection.execute(damage)
+    findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
+    assert findings[check].is_violation
+    assert findings[check].examples
+
+
+async def test_a_row_that_a_worker_holds_is_not_stuck(connection: Connection) -> None:
+    await connection.execute(
+        """UPDATE event_outbox
+              SET status = 'PROCESSING', available_at = now(), lease_token = gen_random_uuid(),
+                  lease_until = now() + interval '30 seconds'
+            WHERE status = 'PENDING'"""
+    )
+    assert violated(await audit(connection, DAY, AT_ONCE)) == set()
+
+
+async def test_what_has_just_happened_may_still_be_on_its_way(connection: Connection) -> None:
+    await connection.execute("DELETE FROM processed_event")
+    assert violated(await audit(connection, DAY, timedelta(seconds=60))) == set()
+
+
+async def test_given_up_sends_are_listed_and_are_no_violation(connection: Connection) -> None:
+    await connection.execute(
+        """UPDATE notification_channel_send
+              SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = 'no such number'
+            WHERE channel_type = 'SMS'"""
+    )
+    findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
+    assert violated(list(findings.values())) == set()
+    assert findings["dead_sends"].wrong == 5
+    assert findings["unsent"].examples == ["5 UNDELIVERABLE"]
+
+
+async def test_the_window_begins_behind_the_history(connection: Connection) -> None:
+    await connection.execute("UPDATE reservation SET created_at = created_at - interval '2 days'")
+    await connection.execute("UPDATE event_outbox SET created_at = created_at - interval '2 days'")
+    await connection.execute(STORY.replace("30 days", "31 days"))
+    old = await connection.fetchval("SELECT min(id) FROM reservation")
+    last_old = await connection.fetchval("SELECT max(id) FROM event_outbox WHERE aggregate_id = $1", old)
+    window = await open_window(connection, DAY, AT_ONCE)
+    assert window.first_ids["reservation"] == old + 1
+    assert window.first_ids["event_outbox"] == last_old + 1
+    findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
+    assert findings["reservation_events"].looked_at == 1
+    assert not findings["reservation_events"].is_violation
+
+
+def test_every_check_has_its_query_and_every_parameter_its_position() -> None:
+    assert [check.name for check in CHECKS] == list(SQL)
+    assert {name for check in CHECKS for name in check.takes} == {"since", "until", *POSITIONS}
+
+
+async def test_the_command_tells_by_its_exit_code_whether_anything_was_lost(
+    connection: Connection, database: Database
+) -> None:
+    def run() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "tablebell_local", "audit", "--settle", "0"]
+        url = database.url.get_secret_value()
+        return subprocess.run([*command, "--url", url], capture_output=True, text=True, check=False)
+
+    well = run()
+    assert (well.returncode, well.stderr) == (0, "")
+    assert "Nothing was lost" in well.stdout
+    await connection.execute("DELETE FROM notification_outbox")
+    ill = run()
+    assert ill.returncode == 1
+    assert "violated: notification → L1" in ill.stdout
