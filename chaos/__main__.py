@@ -1,0 +1,62 @@
+"""`python -m chaos`: load, faults, quiet, verdict. Exit code 1 if anything was lost or out of order."""
+
+import argparse
+import asyncio
+import sys
+import time
+
+from chaos.run import Run
+from chaos.screen import Screen
+from chaos.stage import open_stage
+from tablebell_local.audit import report
+from tablebell_local.failure import Failure
+from tablebell_local.instance import Instance
+
+
+async def judge(options: argparse.Namespace) -> int:
+    screen = Screen()
+    async with open_stage(Instance.named(options.instance), dict(options.set), attach=options.attach) as stage:
+        run = Run(stage, screen, seconds=options.duration, rate=options.rate, seed=options.seed)
+        findings = await run.judge()
+    screen.console.print()
+    report.show(findings, screen.console)
+    violated = [finding.check.title for finding in findings if finding.is_violation]
+    if violated:
+        screen.console.print(f"\n[bold red]✘ violated: {', '.join(violated)}[/] [dim](seed {options.seed})[/]")
+        return 1
+    screen.console.print(f"\n[green]✔ Nothing was lost and nothing came out of order.[/] [dim](seed {options.seed})[/]")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(prog="python -m chaos", description=__doc__)
+    options.add_argument("--duration", type=float, default=60.0, metavar="SECONDS")
+    options.add_argument("--rate", type=float, default=20.0, metavar="PER_SECOND")
+    options.add_argument("--seed", type=int, default=int(time.time()) % 100_000, help="repeats another run's choices")
+    options.add_argument("--instance", default="chaos", help="which stack; its data is thrown away (default: chaos)")
+    options.add_argument("--attach", action="store_true", help="use the instance as it runs, and leave it running")
+    options.add_argument("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting")
+    return options
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
+def main() -> int:
+    options = parser().parse_args()
+    if options.instance == "dev":
+        sys.stderr.write("Error: chaos needs an instance of its own\n")
+        return 2
+    try:
+        return asyncio.run(judge(options))
+    except Failure as failure:
+        sys.stderr.write(f"Error: {failure}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The load: customers ask at a steady rate, and things happen to what they asked for.
+
+What was asked and what was answered is kept, since it is what the verdict holds against the database.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from chaos.door import Door, NoAnswer
+from chaos.people import People, Restaurant
+
+FATES = ("accept", "accept", "accept", "reject", "change", "postpone", "cancel", "leave")
+LONGEST_THOUGHT = 3.0
+
+
+@dataclass(slots=True)
+class Ask:
+    customer: int
+    restaurant: Restaurant
+    slot: datetime
+    key: str
+    reservation: int | None = None
+    refusal: str | None = None
+
+    @property
+    def asker(self) -> str:
+        return f"customer:{self.customer}"
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {
+            "customerId": self.customer,
+            "restaurantId": self.restaurant.id,
+            "partySize": 4,
+            "slotTime": self.slot.isoformat(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One that was answered with success: this version of the reservation is theirs."""
+
+    reservation: int
+    version: int
+    event_type: str
+    actor: str
+
+
+class Load:
+    def __init__(self, door: Door, people: People, seed: int) -> None:
+        self.asks: list[Ask] = []
+        self.decisions: list[Decision] = []
+        self.lost_races = 0
+        self.problems: Counter[str] = Counter()
+        self.over = asyncio.Event()
+        """The last request has been made; answers and decisions may still be waited for."""
+        self.seconds = 0.0
+        """How long it took to make them: more than was asked for on a machine that is too slow for the rate."""
+        self._door = door
+        self._people = people
+        self._seed = seed
+        self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
+        self._first_slot = (datetime.now(UTC) + timedelta(days=30)).replace(minute=0, second=0, microsecond=0)
+
+    @property
+    def answered(self) -> int:
+        return sum(ask.reservation is not None for ask in self.asks)
+
+    async def run(self, rate: float, seconds: float) -> None:
+        """By the clock, whether or not anybody answers; returns when the last request is answered and decided on."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with asyncio.TaskGroup() as stories:
+            while len(self.asks) < int(rate * seconds):
+                stories.create_task(self._story(self._next_ask(len(self.asks))))
+                if (ahead := began + len(self.asks) / rate - loop.time()) > 0:
+                    await asyncio.sleep(ahead)
+            self.seconds = loop.time() - began
+            self.over.set()
+
+    def _next_ask(self, number: int) -> Ask:
+        """Nobody asks twice for the same time: a customer and a time name one request."""
+        customers = self._people.customers
+        slot = self._first_slot + timedelta(hours=3 * (number // len(customers)))
+        ask = Ask(
+            customer=customers[number % len(customers)],
+            restaurant=self._random.choice(self._people.restaurants),
+            slot=slot,
+            key=f"chaos-{self._seed}-{number}",
+        )
+        self.asks.append(ask)
+        return ask
+
+    async def _story(self, ask: Ask) -> None:
+        fate, thought = self._random.choice(FATES), self._random.uniform(0, LONGEST_THOUGHT)
+        try:
+            answer = await self._door.call(ask.asker, "POST", "/customer/reservation/ask", ask.body, ask.key)
+            if answer.status_code != 200:
+                ask.refusal = f"{answer.status_code} {answer.text[:200]}"
+                return
+            ask.reservation = int(answer.json()["id"])
+            await asyncio.sleep(thought)
+            await self._meet(fate, ask, ask.reservation)
+        except NoAnswer as silence:
+            if ask.reservation is None:
+                ask.refusal = f"no answer: {silence}"
+            else:
+                self.problems[f"no answer: {silence.args[0].rpartition('/')[2]}"] += 1
+
+    async def _meet(self, fate: str, ask: Ask, reservation: int) -> None:
+        customer, (first, second) = ask.asker, ask.restaurant.staff
+        own, house = f"/customer/reservation/{reservation}", f"/restaurant/reservation/{reservation}"
+        match fate:
+            case "accept":
+                await asyncio.gather(
+                    self._decide(first, f"{house}/accept", "RESERVATION_ACCEPTED"),
+                    self._decide(second, f"{house}/reject", "RESERVATION_REJECTED"),
+                )
+            case "reject":
+                await self._decide(first, f"{house}/reject", "RESERVATION_REJECTED")
+            case "change":
+                await self._decide(customer, own, "RESERVATION_CHANGED", {"partySize": 7}, method="PATCH")
+                await self._decide(second, f"{house}/accept", "RESERVATION_ACCEPTED")
+            case "postpone":
+                later = {"proposedTime": (ask.slot + timedelta(hours=1)).isoformat()}
+                await self._decide(second, f"{house}/postpone", "RESERVATION_POSTPONED", later)
+                await self._decide(customer, f"{own}/cancel", "RESERVATION_CANCELLED")
+            case "cancel":
+                await asyncio.gather(
+                    self._decide(customer, f"{own}/cancel", "RESERVATION_CANCELLED"),
+                    self._decide(first, f"{house}/accept", "RESERVATION_ACCEPTED"),
+                )
+            case _:
+                pass
+
+    async def _decide(
+        self, actor: str, path: str, event_type: str, body: dict[str, Any] | None = None, method: str = "POST"
+    ) -> None:
+        answer = await self._door.call(actor, method, path, body)
+        if answer.status_code == 200:
+            done = answer.json()
+            self.decisions.append(Decision(int(done["id"]), int(done["version"]), event_type, actor))
+        elif answer.status_code == 409:
+            self.lost_races += 1
+        else:
+            self.problems[f"{method} {path.rpartition('/')[2]}: {answer.status_code}"] += 1

@@ -1,0 +1,61 @@
+"""The system that is put under load and faults: an instance of its own with two of everything that may be doubled."""
+
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from tablebell_local.board import Board
+from tablebell_local.instance import Instance
+from tablebell_local.part import bring_up
+from tablebell_local.service import Service
+from tablebell_local.stack import together
+from tablebell_local.system import System
+
+SCALE = {
+    "reservation-api": 2,
+    "ws-gateway": 2,
+    "event-relay": 2,
+    "notification-fanout": 2,
+    "channel-dispatcher": 2,
+}
+OUTSIDE = "sandbox"  # stands for the providers: it fails on request only, and remembers what came
+
+
+class Stage:
+    def __init__(self, system: System, overrides: Mapping[str, str]) -> None:
+        self.stack = system.stack
+        self.services = [each for each in system.services(SCALE, overrides) if each.name != OUTSIDE]
+        self.database_url = system.stack.postgres.url()
+        self.jwt_secret = system.secret("JWT_SECRET")
+        self.sandbox_url = f"http://127.0.0.1:{system.port(OUTSIDE)}"
+        self.api_urls = [each.url for each in self._replicas("reservation-api")]
+        self.gateway_urls = [each.url.replace("http:", "ws:", 1) for each in self._replicas("ws-gateway")]
+
+    def _replicas(self, name: str) -> list[Service]:
+        return [each for each in self.services if each.name in {name, f"{name}-2"}]
+
+    async def mend(self) -> None:
+        """Everything up and healthy again."""
+        with Board() as board:
+            await self.stack.servers_up(board)
+            await together(*(bring_up(service, board) for service in self.services))
+
+
+@asynccontextmanager
+async def open_stage(instance: Instance, overrides: Mapping[str, str], *, attach: bool) -> AsyncIterator[Stage]:
+    """A fresh instance, ended in the end with its logs and data left to look at; or one that runs, and goes on."""
+    system = System(instance)
+    async with instance.locked():
+        system.stack.programs.ensure()
+        with Board() as board:
+            if not attach:
+                await system.stack.down(board)
+                for name in ("pgdata", "rabbitmq"):
+                    shutil.rmtree(instance.path(name), ignore_errors=True)
+            await system.up(board, SCALE, (), overrides)
+        try:
+            yield Stage(system, overrides)
+        finally:
+            if not attach:
+                with Board() as board:
+                    await system.stack.down(board)

@@ -1,0 +1,56 @@
+"""One running system for all of these tests: real processes, two of each, with servers and ports of their own."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from chaos.door import Door, open_door
+from chaos.stage import SCALE, Stage
+from chaos.store import Connection, connect
+from tests.e2e.table import Table
+
+from tablebell_local.instance import Instance
+from tablebell_local.system import System
+
+INSTANCE = "test-e2e"
+# A killed worker's rows are free again after its lease: the tests wait for that.
+OVERRIDES = {"LEASE_SECONDS": "4", "POLL_SECONDS": "2"}
+
+
+def start_what_is_missing() -> None:
+    scale = [word for name, count in SCALE.items() for word in ("--scale", f"{name}={count}")]
+    settings = [word for name, value in OVERRIDES.items() for word in ("--set", f"{name}={value}")]
+    command("up", *scale, *settings)
+
+
+def command(*words: str) -> None:
+    """In a process of its own, as an operator does it."""
+    whole = [sys.executable, "-m", "tablebell_local", "--mode", "local", "--instance", INSTANCE, *words]
+    done = subprocess.run(whole, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def stage() -> Iterator[Stage]:
+    command("down")  # what an interrupted run left behind
+    start_what_is_missing()
+    yield Stage(System(Instance.named(INSTANCE)), OVERRIDES)
+    command("down")
+
+
+@pytest.fixture
+async def door(stage: Stage) -> AsyncIterator[Door]:
+    async with open_door(stage.api_urls, stage.jwt_secret) as door:
+        yield door
+
+
+@pytest.fixture
+async def connection(stage: Stage) -> AsyncIterator[Connection]:
+    async with connect(stage.database_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def table(stage: Stage, door: Door, connection: Connection) -> Table:
+    return Table(door, connection, stage.sandbox_url)

@@ -1,0 +1,118 @@
+"""The contract's own example, over real processes: HTTP in; mail, SMS, push, Slack and WebSocket out."""
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+
+import pytest
+from chaos.door import Door
+from chaos.stage import Stage
+from chaos.store import Connection
+from tests.e2e.conftest import start_what_is_missing
+from tests.e2e.table import CUSTOMER, EVERYONE, STAFF, Table
+
+from tablebell.testing import eventually
+from tablebell_local.audit.check import audit
+from tablebell_local.demo.sockets import Sockets, open_sockets
+
+# The first test of a session starts the whole system.
+pytestmark = pytest.mark.timeout(120)
+
+ROWS_OF_STAFF = """
+SELECT count(*)
+  FROM event_notification AS en JOIN notification_restaurant AS n ON n.event_notification_id = en.id
+ WHERE en.reservation_id = $1
+"""
+OUTBOX_ROWS_OF_STAFF = """
+SELECT count(*)
+  FROM event_notification AS en
+  JOIN notification_restaurant AS n ON n.event_notification_id = en.id
+  JOIN notification_outbox AS o ON o.notification_id = n.id AND o.notification_type = 'RESTAURANT'
+ WHERE en.reservation_id = $1
+"""
+
+
+def told(sockets: Sockets, reservation: int, event_type: str) -> set[str]:
+    """Who has had a frame of it."""
+    return {
+        arrival.person
+        for arrival in sockets.arrivals
+        if arrival.frame.get("reservationId") == reservation and arrival.frame.get("eventType") == event_type
+    }
+
+
+async def test_one_reservation_reaches_every_person_on_every_channel(stage: Stage, table: Table) -> None:
+    one, other = stage.gateway_urls
+    async with (
+        open_sockets(one, stage.jwt_secret, EVERYONE[:4]) as here,
+        open_sockets(other, stage.jwt_secret, EVERYONE[4:]) as there,
+    ):
+        reservation = await table.ask()
+        await eventually(lambda: table.is_told(reservation, sends=17), within=20, every=0.1)
+
+        assert await table.count(ROWS_OF_STAFF, reservation) == 3
+        assert await table.count(OUTBOX_ROWS_OF_STAFF, reservation) == 3
+        sends = await table.sends(reservation)
+        assert sum(send["user_type"] == "RESTAURANT_USER" for send in sends) == 9
+        assert all(send["outcome"] == "SENT" for send in sends)
+        assert set((await table.copies(reservation)).values()) == {1}
+        await eventually(
+            lambda: (
+                told(here, reservation, "RESERVATION_REQUESTED") | told(there, reservation, "RESERVATION_REQUESTED")
+                == set(EVERYONE)
+            )
+        )
+        frames = [arrival.frame for arrival in (*here.arrivals, *there.arrivals)]
+        assert {frame["reservationId"] for frame in frames if frame["type"] == "notification"} == {reservation}
+
+
+async def test_of_two_staff_who_race_through_two_replicas_one_wins_and_all_screens_show_who(
+    stage: Stage, table: Table, door: Door
+) -> None:
+    async with open_sockets(stage.gateway_urls[1], stage.jwt_secret, (CUSTOMER, *STAFF)) as sockets:
+        reservation = await table.ask()
+        await eventually(lambda: told(sockets, reservation, "RESERVATION_REQUESTED") >= set(STAFF), within=20)
+        requests = [await table.request_of(person, reservation) for person in STAFF[:2]]
+        answers = await asyncio.gather(
+            *(
+                door.call(person, "POST", f"/notifications/{request['id']}/actions", {"actionType": action})
+                for person, request, action in zip(STAFF, requests, ("CONFIRMED", "REJECTED"), strict=False)
+            )
+        )
+        assert sorted(answer.status_code for answer in answers) == [200, 409]
+        winner = 50 if answers[0].status_code == 200 else 51
+        (loser,) = (answer for answer in answers if answer.status_code == 409)
+        assert loser.json()["handledBy"]["actorId"] == winner
+
+        def shown() -> set[tuple[str, int]]:
+            event = requests[0]["eventNotificationId"]
+            return {
+                (arrival.person, arrival.frame["actorId"])
+                for arrival in sockets.arrivals
+                if arrival.frame["type"] == "resolved" and arrival.frame["eventNotificationId"] == event
+            }
+
+        await eventually(lambda: shown() == {(person, winner) for person in STAFF}, within=20)
+        decided = "RESERVATION_ACCEPTED" if winner == 50 else "RESERVATION_REJECTED"
+        await eventually(lambda: CUSTOMER in told(sockets, reservation, decided), within=20)
+        for person in STAFF:
+            assert (await table.request_of(person, reservation))["resolution"]["actorId"] == winner
+
+
+async def test_nothing_is_lost_when_workers_are_killed_in_the_middle(
+    stage: Stage, table: Table, connection: Connection
+) -> None:
+    reservations = [await table.ask() for _ in range(5)]
+    workers = {"event-relay", "notification-fanout", "channel-dispatcher"}
+    await asyncio.gather(*(each.kill() for each in stage.services if each.name in workers))
+    reservations += [await table.ask() for _ in range(5)]
+    await asyncio.to_thread(start_what_is_missing)
+    for reservation in reservations:
+        await eventually(partial(table.is_told, reservation, sends=17), within=40, every=0.2)
+        assert min((await table.copies(reservation)).values()) >= 1
+
+    findings = await audit(connection, reach=timedelta(hours=1), settle=timedelta(0))
+    assert [finding for finding in findings if finding.is_violation] == []
+    looked_at = {finding.check.name: finding.looked_at for finding in findings}
+    assert looked_at["event_people"] >= 7 * len(reservations)
+    assert looked_at["channel_outcomes"] >= 17 * len(reservations)
