@@ -1,0 +1,145 @@
+"""The rules are valid, every one is tested, its runbook exists, and what it asks for is really exported."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+from prometheus_client import Counter, Gauge, Histogram
+
+from channel_dispatcher import metrics as _dispatcher
+from event_relay import metrics as _relay
+from notification_fanout import metrics as _fanout
+from reservation_api import metrics as _api
+from tablebell import health as _health
+from ws_gateway import metrics as _gateway
+
+DEPLOY = Path(__file__).resolve().parents[2]
+PROMETHEUS = DEPLOY / "prometheus"
+DASHBOARD = DEPLOY / "grafana" / "dashboards" / "tablebell.json"
+
+# A selector: a name of ours, or one that every process has, and the labels it is asked with.
+SELECTOR = re.compile(
+    r"\b((?:service|api|relay|fanout|dispatcher|gateway|process)_[a-z_]+|up)\b(?!\s*\()(?:\{([^}]*)\})?"
+)
+GROUPING = re.compile(r"\b(?:by|without|on|ignoring) \(([^)]*)\)")
+LABEL = re.compile(r"([a-z_]+)\s*(?:=|!)")
+
+MODULES = (_health, _api, _relay, _fanout, _dispatcher, _gateway)
+
+# What Prometheus itself adds to every target, and what its client tells of every process.
+OF_EVERY_PROCESS = ("up", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds")
+OF_EVERY_TARGET = {"job", "instance"}
+
+
+def samples() -> dict[str, set[str]]:
+    """What the services export, as Prometheus sees it: the names of the samples with their labels."""
+    found = dict.fromkeys(OF_EVERY_PROCESS, OF_EVERY_TARGET)
+    for module in MODULES:
+        for metric in vars(module).values():
+            if isinstance(metric, Counter | Gauge | Histogram):
+                labels = {*metric._labelnames, *OF_EVERY_TARGET}
+                found |= dict.fromkeys(_sample_names(metric), labels)
+                if isinstance(metric, Histogram):
+                    found[f"{metric._name}_bucket"] = {*labels, "le"}
+    return found
+
+
+def _sample_names(metric: Counter | Gauge | Histogram) -> list[str]:
+    match metric:
+        case Counter():
+            return [f"{metric._name}_total"]
+        case Histogram():
+            return [f"{metric._name}_sum", f"{metric._name}_count"]
+        case Gauge():
+            return [metric._name]
+
+
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
+
+
+def questions() -> list[tuple[str, str]]:
+    asked = [(rule["alert"], rule["expr"]) for rule in rules()]
+    return asked + [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "config", "prometheus.yml"),
+        ("check", "config", "local.yml"),
+        ("check", "rules", "alerts.yml"),
+        ("test", "rules", "alerts_test.yml"),
+    ],
+    ids=" ".join,
+)
+def test_promtool_finds_nothing_wrong(promtool: str, arguments: tuple[str, ...]) -> None:
+    done = subprocess.run([promtool, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_rule_is_tested_silent_and_speaking() -> None:
+    tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
+    looked_at = [(each["alertname"], bool(each["exp_alerts"])) for test in tests for each in test["alert_rule_test"]]
+    for rule in rules():
+        assert (rule["alert"], False) in looked_at
+        assert (rule["alert"], True) in looked_at
+
+
+def test_every_rule_says_what_to_do_in_a_section_of_its_own() -> None:
+    sections = re.findall(r"^#+ (\w+)$", (DEPLOY / "README.md").read_text(), re.MULTILINE)
+    for rule in rules():
+        assert rule["annotations"]["runbook"] == f"deploy/README.md#{rule['alert'].lower()}"
+        assert sections.count(rule["alert"]) == 1, f"the runbook has no section {rule['alert']}"
+
+
+def test_what_is_asked_for_is_exported() -> None:
+    exported = samples()
+    for name, question in questions():
+        _check(name, question, exported)
+
+
+def _check(name: str, question: str, exported: dict[str, set[str]]) -> None:
+    asked = SELECTOR.findall(GROUPING.sub("", question))
+    assert asked, f"{name} asks for nothing that is known: {question}"
+    known: set[str] = set()
+    for metric, selection in asked:
+        assert metric in exported, f"{name}: nobody exports {metric}"
+        assert set(LABEL.findall(selection)) <= exported[metric], f"{name}: {metric} has no such label: {selection}"
+        known |= exported[metric]
+    grouped = {label.strip() for group in GROUPING.findall(question) for label in group.split(",")}
+    assert grouped <= known, f"{name} groups by what is not there: {grouped - known}"
+
+
+@pytest.mark.timeout(300)
+def test_the_dashboards_questions_are_promql(promtool: str, tmp_path: Path) -> None:
+    asked = [question.replace("$__rate_interval", "1m") for _, question in questions()]
+    recorded = [{"record": f"question:{number}", "expr": question} for number, question in enumerate(asked)]
+    file = tmp_path / "questions.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "questions", "rules": recorded}]}))
+    done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_is_laid_out_without_overlaps() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
