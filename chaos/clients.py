@@ -24,7 +24,6 @@ PAUSE = 0.3
 class Client:
     def __init__(self, person: str, gateways: Sequence[str], door: Door, secret: str) -> None:
         self.person = person
-        self.connections = 0
         self.frames = 0
         self.held: dict[int, bool] = {}
         """By the notification's id: whether somebody has handled it."""
@@ -56,7 +55,6 @@ class Client:
     def _take(self, frame: dict[str, Any]) -> None:
         match frame["type"]:
             case "ready":
-                self.connections += 1
                 self._stale.set()
             case "status":
                 if frame["live"]:

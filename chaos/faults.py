@@ -40,15 +40,13 @@ class Faults:
             (0.80, self.kill_gateway),
             (0.90, self.terminate_backends),
         ]
-        watch = asyncio.create_task(self._watch(), name="watch")
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._kill_now_and_then(over))
+        async with asyncio.TaskGroup() as watching:
+            watch = watching.create_task(self._watch())
+            async with asyncio.TaskGroup() as faults:
+                faults.create_task(self._kill_now_and_then(over))
                 for share, fault in plan:
-                    tasks.create_task(_later(share * seconds, fault, seconds))
-        finally:
+                    faults.create_task(_later(share * seconds, fault, seconds))
             watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
 
     async def _kill_now_and_then(self, over: asyncio.Event) -> None:
         """By the clock, also while another kill is still going on."""
@@ -63,9 +61,11 @@ class Faults:
 
     async def kill_gateway(self, _seconds: float) -> None:
         gateways = [each for each in self._stage.services if each.name.startswith("ws-gateway")]
-        await self._kill(next(each for each in gateways if each.name not in self._killed))
+        await self._kill(next((each for each in gateways if each.name not in self._killed), gateways[0]))
 
     async def _kill(self, part: Part) -> None:
+        if part.name in self._killed:
+            return
         self.counts["kill -9"] += 1
         self._screen.say(f"kill -9 {part.name}", FAULT)
         self._killed.add(part.name)
