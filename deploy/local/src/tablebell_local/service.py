@@ -37,6 +37,11 @@ class Service(Part):
         super().__init__(name, instance, ports, dict(self._names.values()))
 
     @property
+    def kind(self) -> str:
+        """The name that all replicas share."""
+        return self._spec.name
+
+    @property
     def needs_schema(self) -> bool:
         return self._spec.needs_schema
 

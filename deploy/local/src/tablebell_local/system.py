@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from tablebell_local import logfiles
+from tablebell_local import logfiles, targets
 from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
@@ -72,6 +72,7 @@ class System:
         self._write_fcm_credentials()
         await self.stack.servers_up(board)
         await self._end_surplus({service.name for service in services}, board)
+        targets.write(self.instance.path("targets.json"), services)
 
         async def after_schema() -> None:
             await self.migrate(board)
