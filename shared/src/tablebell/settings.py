@@ -26,6 +26,14 @@ CommaSeparated = (NoDecode, BeforeValidator(_split))
 """For a setting that is a list: Annotated[tuple[str, ...], *CommaSeparated]."""
 
 
+def _without_slash(origins: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(origin.rstrip("/") for origin in origins)
+
+
+Origins = Annotated[tuple[str, ...], *CommaSeparated, AfterValidator(_without_slash)]
+"""Of pages, as browsers name them: https://staff.example. People write a slash after it."""
+
+
 class Fragment(BaseSettings):
     # An empty variable is a forgotten one: compose writes NAME= for what its .env lacks.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)

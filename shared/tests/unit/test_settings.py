@@ -1,6 +1,6 @@
 import pytest
 
-from tablebell.settings import BrokerSettings, DatabaseSettings, ServiceSettings, load
+from tablebell.settings import BrokerSettings, DatabaseSettings, Fragment, Origins, ServiceSettings, load
 from tablebell.tokens import TokenSettings
 
 
@@ -76,6 +76,14 @@ def test_a_secret_and_a_key_set_together_are_refused(
     with pytest.raises(SystemExit):
         load(Everything, "a-service")
     assert "JWT_JWKS_URL" in capsys.readouterr().err
+
+
+def test_origins_are_read_as_people_write_them(environment: pytest.MonkeyPatch) -> None:
+    class Pages(Fragment):
+        pages: Origins = ()
+
+    environment.setenv("PAGES", "https://a.example/, http://b.example:8081 ,")
+    assert load(Pages, "a-service").pages == ("https://a.example", "http://b.example:8081")
 
 
 def test_an_empty_variable_is_a_missing_one(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tablebell.settings import CommaSeparated, DatabaseSettings, Port, Seconds, ServiceSettings
+from tablebell.settings import DatabaseSettings, Origins, Port, Seconds, ServiceSettings
 from tablebell.tokens import TokenSettings
 
 
@@ -16,5 +16,5 @@ class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
     body_limit_bytes: Annotated[int, Field(ge=1_024, le=1_048_576)] = 16_384
     booking_horizon_days: Annotated[int, Field(ge=1, le=3_650)] = 730
     restaurant_cache_seconds: Seconds = 5.0
-    cors_allowed_origins: Annotated[tuple[str, ...], *CommaSeparated] = ()
+    cors_allowed_origins: Origins = ()
     """The pages that browsers may call us from; none unless named."""

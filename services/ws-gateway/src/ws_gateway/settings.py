@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tablebell.settings import BrokerSettings, CommaSeparated, Port, Seconds, ServiceSettings
+from tablebell.settings import BrokerSettings, Origins, Port, Seconds, ServiceSettings
 from tablebell.tokens import TokenSettings
 
 Bytes = Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)]
@@ -14,7 +14,7 @@ Bytes = Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)]
 class Settings(ServiceSettings, BrokerSettings, TokenSettings):
     port: Port = 8081
 
-    ws_allowed_origins: Annotated[tuple[str, ...], *CommaSeparated] = ()
+    ws_allowed_origins: Origins = ()
     """Pages that may connect, besides those that this gateway serves itself; `*` lets every page in."""
     public_api_url: Annotated[str, Field(pattern=r"^(https?://[^/\s]+(/\S*)?)?$")] = ""
     """Where browsers find reservation-api; empty for port 8080 of the host that the page came from."""
