@@ -10,7 +10,7 @@ from tablebell.settings import BrokerSettings, DatabaseSettings, OutboxSettings,
 class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings):
     port: Port = 8083
     listener_batch_size: Annotated[int, Field(ge=1, le=1_000)] = 100
-    listener_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.002
-    expander_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.005
+    listener_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.0
+    expander_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.002
     notification_poll_seconds: Seconds = 5.0
     purge_poll_seconds: Seconds = 600.0
