@@ -1,0 +1,82 @@
+"""The staff page in Chromium against the running system: two windows, a decision, and a gateway that dies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from chaos.stage import Stage
+from tests.e2e.conftest import start_what_is_missing
+from tests.e2e.table import STAFF, Table
+
+from tablebell.testing import eventually
+from tablebell_local import tokens
+from ws_gateway.testing import Chromium, Tab, chromium_process, open_chromium
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[int]:
+    with chromium_process() as port:
+        yield port
+
+
+@pytest.fixture
+async def chromium(browser: int) -> AsyncIterator[Chromium]:
+    async with open_chromium(browser) as chromium:
+        yield chromium
+
+
+async def open_staff(chromium: Chromium, stage: Stage, person: str) -> Tab:
+    page = stage.gateway_urls[0].replace("ws:", "http:", 1)
+    tab = await chromium.open(f"{page}/staff#token={tokens.issue(person, stage.jwt_secret)}")
+    await tab.wait_for("document.querySelector('#state').dataset.state === 'live'", within=20)
+    return tab
+
+
+def card(notification_id: int) -> str:
+    return f"document.querySelectorAll('[data-id=\"{notification_id}\"]')"
+
+
+def accept(notification_id: int) -> str:
+    return f"document.querySelector('[data-id=\"{notification_id}\"] [data-action=CONFIRMED]')"
+
+
+TOLD = "SELECT count(*) FROM event_notification WHERE reservation_id = $1 AND audience = 'RESTAURANT'"
+
+
+async def request_of(table: Table, person: str, reservation: int) -> int:
+    await eventually(lambda: table.count(TOLD, reservation), within=20)
+    return int((await table.request_of(person, reservation))["id"])
+
+
+async def test_one_accepts_and_the_others_buttons_give_way(stage: Stage, table: Table, chromium: Chromium) -> None:
+    giulia, marco = [await open_staff(chromium, stage, person) for person in STAFF[:2]]
+    reservation = await table.ask()
+    hers, his = [await request_of(table, person, reservation) for person in STAFF[:2]]
+    for tab, own in ((giulia, hers), (marco, his)):
+        await tab.wait_for(f"{accept(own)} !== null", within=20)
+    await giulia.evaluate(f"{accept(hers)}.click()")
+    for tab, own in ((giulia, hers), (marco, his)):
+        await tab.wait_for(f"{accept(own)} === null", within=20)
+        shown = await tab.evaluate(f"{card(own)}[0].querySelector('.resolution').textContent")
+        assert "handled by Giulia" in shown
+    assert giulia.complaints == marco.complaints == []
+
+
+async def test_the_gateway_is_killed_and_nothing_is_missing_or_shown_twice(
+    stage: Stage, table: Table, chromium: Chromium
+) -> None:
+    tab = await open_staff(chromium, stage, STAFF[0])
+    before = await table.ask()
+    await tab.wait_for(f"{card(await request_of(table, STAFF[0], before))}.length === 1", within=20)
+    await asyncio.gather(*(each.kill() for each in stage.services if each.name == "ws-gateway"))
+    await tab.wait_for("document.querySelector('#state').dataset.state !== 'live'", within=20)
+    meanwhile = await table.ask()
+    await asyncio.to_thread(start_what_is_missing)
+    after = await table.ask()
+    await tab.wait_for("document.querySelector('#state').dataset.state === 'live'", within=40)
+    for reservation in (before, meanwhile, after):
+        own = await request_of(table, STAFF[0], reservation)
+        await tab.wait_for(f"{card(own)}.length >= 1", within=20)
+        assert await tab.evaluate(f"{card(own)}.length") == 1
