@@ -1,15 +1,13 @@
 """A claim reads the open rows by their partial index, whatever the history holds."""
 
-import json
 from datetime import timedelta
-from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from tablebell.outbox import CLAIMING, START, Level, Outbox
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database
+from tablebell.testing import Database, plan
 
 from .levels import LEASE, SCOPES, new_row
 
@@ -76,19 +74,3 @@ async def test_a_purge_stays_on_its_index(outbox: Outbox, pool: Pool) -> None:
     nodes = await plan(pool, outbox.sql["purge"], timedelta(days=7), 1000)
     assert PURGE_INDEXES[outbox.level] in {node.get("Index Name") for node in nodes}
     assert "Seq Scan" not in {node["Node Type"] for node in nodes}
-
-
-async def plan(pool: Pool, query: str, *arguments: Any) -> list[dict[str, Any]]:
-    """Every node of the plan, as it really ran; nothing it did is kept."""
-    async with pool.acquire() as connection:
-        transaction = connection.transaction()
-        await transaction.start()
-        text = await connection.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + query, *arguments)
-        await transaction.rollback()
-    nodes: list[dict[str, Any]] = []
-    pending = [json.loads(text)[0]["Plan"]]
-    while pending:
-        node = pending.pop()
-        pending += node.get("Plans", [])
-        nodes.append(node)
-    return nodes

@@ -1,10 +1,8 @@
 """Claims go round the restaurants, stay on their indexes, and never share a row."""
 
 import asyncio
-import json
 from collections import Counter
 from datetime import timedelta
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from channel_dispatcher import store
 from channel_dispatcher.delivery import Delivery
 from tablebell.people import Channel
+from tablebell.testing import plan
 
 from .rig import Rig
 
@@ -91,29 +90,13 @@ async def test_a_claim_stays_on_its_indexes_whatever_the_history_and_the_backlog
     for restaurant in (10, 11):
         await rig.add(SMS, 3000 if restaurant == 10 else 1, restaurant_id=restaurant)
     await rig.pool.execute("VACUUM ANALYZE notification_channel_send")
-    nodes = await plan(rig, store.SQL["claim_fair"], SMS, 48, uuid4(), LEASE, 0, 5, 300)
+    nodes = await plan(rig.pool, store.SQL["claim_fair"], SMS, 48, uuid4(), LEASE, 0, 5, 300)
     scans = [node for node in nodes if node.get("Relation Name") == "notification_channel_send"]
     scans = [node for node in scans if "Scan" in node["Node Type"]]
     assert scans
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
     assert "notification_channel_send_fair" in {node.get("Index Name") for node in nodes}
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 150
-
-
-async def plan(rig: Rig, query: str, *arguments: Any) -> list[dict[str, Any]]:
-    """Every node of the plan, as it really ran; nothing it did is kept."""
-    async with rig.pool.acquire() as connection:
-        transaction = connection.transaction()
-        await transaction.start()
-        text = await connection.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + query, *arguments)
-        await transaction.rollback()
-    nodes: list[dict[str, Any]] = []
-    pending = [json.loads(text)[0]["Plan"]]
-    while pending:
-        node = pending.pop()
-        pending += node.get("Plans", [])
-        nodes.append(node)
-    return nodes
 
 
 def test_every_query_has_its_function() -> None:

@@ -1,7 +1,8 @@
 """Test support: a database per test, a RabbitMQ vhost per test, and the servers themselves to stop and start."""
 
 from tablebell.testing.database import Database
+from tablebell.testing.plans import plan
 from tablebell.testing.servers import Servers
 from tablebell.testing.waiting import eventually
 
-__all__ = ["Database", "Servers", "eventually"]
+__all__ = ["Database", "Servers", "eventually", "plan"]

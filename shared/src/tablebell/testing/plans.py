@@ -1,0 +1,22 @@
+"""What PostgreSQL really does for a query, for tests that keep it on its indexes."""
+
+import json
+from typing import Any
+
+from tablebell.postgres import Pool
+
+
+async def plan(pool: Pool, query: str, *arguments: Any) -> list[dict[str, Any]]:
+    """Every node of the plan, as it really ran; nothing it did is kept."""
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        text = await connection.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + query, *arguments)
+        await transaction.rollback()
+    nodes: list[dict[str, Any]] = []
+    pending = [json.loads(text)[0]["Plan"]]
+    while pending:
+        node = pending.pop()
+        pending += node.get("Plans", [])
+        nodes.append(node)
+    return nodes
