@@ -15,6 +15,7 @@ from tablebell_sandbox.mail_handler import MailHandler
 
 MAX_MAIL_BYTES = 16 * 1024 * 1024
 END_OF_DATA = b"\r\n.\r\n"
+CHUNK = re.compile(r"(\d{1,12})(?: +(LAST))?", re.IGNORECASE)
 PLAIN_ADDRESS = re.compile(r"<([\w.!#$%&'*+/=?^`{|}~-]+@[\w.-]+)>(.*)", re.ASCII | re.DOTALL)
 
 
@@ -98,7 +99,41 @@ class MailConnection(SMTP):
         # An empty mail ends in ".\r\n" alone; with a line break in front every mail ends alike.
         self._reader.feed_data(b"\r\n")
         await self.push("354 End data with <CR><LF>.<CR><LF>")
-        content = await self._read_data()
+        await self._finish(await self._read_data())
+
+    async def smtp_BDAT(self, arg: str | None) -> None:  # noqa: N802
+        """RFC 3030: so many bytes of the mail, whatever they are, and the answer after the last of them."""
+        chunk = CHUNK.fullmatch(arg or "")
+        if chunk is None:
+            await self.push("501 5.5.4 Syntax: BDAT size [LAST]")
+            return
+        size = int(chunk[1])
+        piece = await self._read_chunk(size)
+        if await self.check_helo_needed() or await self.check_auth_needed("BDAT"):
+            return
+        if self.envelope is None or not self.envelope.rcpt_tos:
+            await self.push("503 5.5.1 Error: need RCPT command")
+            return
+        content = (self.envelope.original_content or b"") + (piece or b"")
+        if piece is None or len(content) > MAX_MAIL_BYTES:
+            await self._finish(None)
+        elif chunk[2]:
+            await self._finish(content)
+        else:
+            self.envelope.original_content = content
+            await self.push(f"250 2.0.0 {size} octets received")
+
+    async def _read_chunk(self, size: int) -> bytes | None:
+        """The chunk, or None after reading past one that is too big."""
+        if size <= MAX_MAIL_BYTES:
+            return await self._reader.readexactly(size)
+        while size > 0:
+            size -= len(await self._reader.readexactly(min(size, MAX_MAIL_BYTES)))
+        return None
+
+    async def _finish(self, content: bytes | None) -> None:
+        if self.envelope is None:
+            raise RuntimeError("a mail without an envelope")
         if content is None:
             status = "552 5.3.4 Message too big"
         else:

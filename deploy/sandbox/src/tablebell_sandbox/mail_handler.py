@@ -40,7 +40,14 @@ class MailHandler:
     def login_required(self) -> bool:
         return self._login is not None
 
-    async def handle_AUTH(  # noqa: N802 - aiosmtpd finds its hooks by these names
+    async def handle_EHLO(  # noqa: N802 - aiosmtpd finds its hooks by these names
+        self, _server: SMTP, session: Session, _envelope: Envelope, hostname: str, responses: list[str]
+    ) -> list[str]:
+        session.host_name = hostname
+        greeting, *extensions = responses
+        return [greeting, "250-PIPELINING", "250-CHUNKING", *extensions]
+
+    async def handle_AUTH(  # noqa: N802
         self, _server: SMTP, _session: Session, _envelope: Envelope, _arguments: list[str]
     ) -> Any:
         fault = self._board.take(Channel.EMAIL, stage="auth").fault

@@ -36,6 +36,8 @@ async def test_the_server_offers_8bitmime_and_smtputf8(smtp: aiosmtplib.SMTP) ->
     await smtp.ehlo()
     assert smtp.supports_extension("8bitmime")
     assert smtp.supports_extension("smtputf8")
+    assert smtp.supports_extension("pipelining")
+    assert smtp.supports_extension("chunking")
     assert not smtp.supports_extension("starttls")
 
 
@@ -150,3 +152,31 @@ async def test_a_mail_that_makes_no_sense_is_listed_all_the_same(
     assert (await web.get("/api/messages")).status_code == 200
     assert (await web.get("/")).status_code == 200
     assert (await web.get("/messages/1")).status_code == 200
+
+
+async def test_a_mail_in_chunks_arrives_as_it_was_cut(sandbox: RunningSandbox) -> None:
+    first, last = b"Subject: x\r\n\r\n.dot\r", b"\n.\r\nBDAT 5 LAST\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.smtp_port)
+    writer.write(
+        b"EHLO me\r\nMAIL FROM:<%s>\r\nRCPT TO:<%s>\r\n" % (SENDER.encode(), ANNA.encode())
+        + b"BDAT %d\r\n%sBDAT %d LAST\r\n%s" % (len(first), first, len(last), last)
+        + b"BDAT 2 LAST\r\nhiBDAT x\r\nQUIT\r\n"
+    )
+    codes = [line[:3] for line in (await reader.read()).splitlines() if line[3:4] == b" "]
+    writer.close()
+
+    assert codes == [b"220", b"250", b"250", b"250", b"250", b"250", b"503", b"501", b"221"]
+    (message,) = sandbox.messages()
+    assert message.raw == (first + last).decode()
+
+
+async def test_a_chunk_that_is_too_big_is_read_past_and_refused(sandbox: RunningSandbox) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.smtp_port)
+    size = MAX_MAIL_BYTES + 1
+    writer.write(b"EHLO me\r\nMAIL FROM:<%s>\r\nRCPT TO:<%s>\r\n" % (SENDER.encode(), ANNA.encode()))
+    writer.write(b"BDAT %d LAST\r\n" % size + b"x" * size + b"QUIT\r\n")
+    codes = [line[:3] for line in (await reader.read()).splitlines() if line[3:4] == b" "]
+    writer.close()
+
+    assert codes == [b"220", b"250", b"250", b"250", b"552", b"221"]
+    assert sandbox.messages() == []

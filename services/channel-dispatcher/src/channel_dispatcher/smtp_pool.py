@@ -1,5 +1,6 @@
 """Kept SMTP connections: a mail takes one that is idle, or opens one; who uses it decides whether it is kept."""
 
+import asyncio
 import contextlib
 import ssl
 import time
@@ -7,7 +8,9 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from aiosmtplib import SMTP, SMTPException
+from aiosmtplib import SMTP, SMTPHeloError
+
+from channel_dispatcher.smtp_line import LineLost, SmtpLine
 
 # Servers close idle connections after minutes; asking one that is about to be closed costs a second try.
 LONGEST_IDLE = 60.0
@@ -26,6 +29,7 @@ class SmtpServer:
     starttls: bool | None
     tls: ssl.SSLContext
     timeout: float
+    """For a connection to be made, and for a whole mail."""
 
     @classmethod
     def from_url(cls, url: str, *, ca_file: str | None, timeout: float) -> Self:
@@ -46,21 +50,22 @@ class SmtpServer:
 
 class SmtpPool:
     def __init__(self, server: SmtpServer, hostname: str) -> None:
+        self.timeout = server.timeout
         self._server = server
         self._hostname = hostname
-        self._idle: list[tuple[float, SMTP]] = []
+        self._idle: list[tuple[float, SmtpLine]] = []
 
-    async def take(self) -> tuple[SMTP, bool]:
-        """A connection, and whether it has been used before: such a one may turn out to be closed."""
+    async def take(self) -> tuple[SmtpLine, bool]:
+        """A line, and whether it has been used before: such a one may turn out to be closed."""
         oldest = time.monotonic() - LONGEST_IDLE
         while self._idle:
-            since, connection = self._idle.pop()
-            if connection.is_connected and since > oldest:
-                return connection, True
-            connection.close()
+            since, line = self._idle.pop()
+            if line.is_open and since > oldest:
+                return line, True
+            line.close()
         return await self.connect(), False
 
-    async def connect(self) -> SMTP:
+    async def connect(self) -> SmtpLine:
         """Raises what aiosmtplib raises."""
         server = self._server
         connection = SMTP(
@@ -75,16 +80,22 @@ class SmtpPool:
             local_hostname=self._hostname,
         )
         await connection.connect()
-        return connection
+        if connection.is_ehlo_or_helo_needed:
+            try:
+                await connection.ehlo()
+            except SMTPHeloError:
+                await connection.helo()
+        return SmtpLine(connection)
 
-    def give_back(self, connection: SMTP) -> None:
-        if connection.is_connected:
-            self._idle.append((time.monotonic(), connection))
+    def give_back(self, line: SmtpLine) -> None:
+        if line.is_open:
+            self._idle.append((time.monotonic(), line))
 
     async def close(self) -> None:
         """Say goodbye where somebody listens."""
         while self._idle:
-            _, connection = self._idle.pop()
-            with contextlib.suppress(SMTPException, OSError):
-                await connection.quit(timeout=1.0)
-            connection.close()
+            _, line = self._idle.pop()
+            with contextlib.suppress(LineLost, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await line.quit()
+            line.close()

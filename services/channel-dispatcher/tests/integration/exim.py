@@ -95,6 +95,9 @@ class Exim:
     def received(self) -> list[Received]:
         return [self._read(path) for path in sorted((self._folder / "spool" / "input").rglob("*-H"))]
 
+    def log(self) -> str:
+        return (self._folder / "mainlog").read_text()
+
     @staticmethod
     def _read(notes: Path) -> Received:
         """Exim keeps a mail as two files: its notes with the headers after a blank line, and its body."""

@@ -104,6 +104,7 @@ async def test_exim_takes_our_mail_by_tls_and_login(
     assert {row["outcome"] for row in rows[:30]} == {"SENT"}
     assert [(row["outcome"], row["attempt_count"]) for row in rows[30:]] == [("UNDELIVERABLE", 1), ("EXHAUSTED", 5)]
 
+    assert exim.log().count(" K ") == 30, "each was said at once, in one chunk"
     received = exim.received()
     assert {each.mail["Message-ID"].strip("<>") for each in received} == {
         row["provider_message_id"] for row in rows[:30]

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from aiosmtplib import (
-    SMTP,
     SMTPAuthenticationError,
     SMTPConnectError,
     SMTPException,
     SMTPHeloError,
+    SMTPResponse,
     SMTPResponseException,
     SMTPServerDisconnected,
     SMTPTimeoutError,
@@ -25,6 +25,7 @@ from channel_dispatcher.limits import Limits
 from channel_dispatcher.mail import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
 from channel_dispatcher.outcome import Outcome, ProviderDown, RetryLater, Sent, Undeliverable
 from channel_dispatcher.rules import Rules, Verdict, code_class
+from channel_dispatcher.smtp_line import LineLost, SmtpLine
 from channel_dispatcher.smtp_pool import SCHEMES, SmtpPool, SmtpServer
 from tablebell.messages import EmailMessage
 from tablebell.outage import describe
@@ -50,6 +51,9 @@ RULES = Rules(
         "5xx": Verdict.REFUSED,
     }
 )
+STAGES = ("MAIL", "RCPT", "DATA")
+ACCEPTED = 250
+GOODBYE = 421
 ENHANCED = re.compile(r"([245]\.\d{1,3})\.\d{1,3}\b")
 
 
@@ -100,26 +104,26 @@ class EmailSender:
             date=datetime.now(UTC),
             unsubscribe=self._unsubscribe,
         )
-        conversation = _Conversation(self._sender.address, recipient, mail)
+        conversation = _Conversation(self._sender.address, recipient, mail, self._pool.timeout)
         return await self._hold(conversation) or Sent(message_id)
 
     async def _hold(self, conversation: "_Conversation") -> Outcome | None:
-        """What went wrong, or None. A kept connection that was closed meanwhile is worth a second try, on a new one."""
+        """What went wrong, or None. A kept line that was closed meanwhile is worth a second try, on a new one."""
         try:
-            connection, used = await self._pool.take()
+            line, used = await self._pool.take()
         except SMTPException as error:
             return _not_connected(error)
-        problem = await conversation.hold(connection)
+        problem = await conversation.hold(line)
         if used and problem is not None and conversation.lost_before_mail:
             try:
-                connection = await self._pool.connect()
+                line = await self._pool.connect()
             except SMTPException as error:
                 return _not_connected(error)
-            problem = await conversation.hold(connection)
+            problem = await conversation.hold(line)
         if conversation.lost:
             problem = await self._after_loss(problem)
         else:
-            self._pool.give_back(connection)
+            self._pool.give_back(line)
         return problem
 
     async def _after_loss(self, problem: Outcome | None) -> Outcome | None:
@@ -132,12 +136,13 @@ class EmailSender:
 
 
 class _Conversation:
-    """One mail's way through a connection, and how far it came."""
+    """One mail's way over a line, and how far it came."""
 
-    def __init__(self, sender: str, recipient: str, mail: bytes) -> None:
+    def __init__(self, sender: str, recipient: str, mail: bytes, seconds: float) -> None:
         self._sender = sender
         self._recipient = recipient
         self._mail = mail
+        self._seconds = seconds
         self._stage = "MAIL"
         self.lost = False
 
@@ -145,59 +150,48 @@ class _Conversation:
     def lost_before_mail(self) -> bool:
         return self.lost and self._stage == "MAIL"
 
-    async def hold(self, connection: SMTP) -> Outcome | None:
+    async def hold(self, line: SmtpLine) -> Outcome | None:
         self._stage, self.lost = "MAIL", False
-        encoding, options = "ascii", ""
+        options = ""
         if not self._recipient.isascii():
-            if not connection.supports_extension("smtputf8"):
+            if not line.takes_utf8:
                 return Undeliverable("the server takes no address with letters beyond ASCII")
-            encoding, options = "utf-8", " SMTPUTF8 BODY=8BITMIME"
+            options = " SMTPUTF8 BODY=8BITMIME"
+        envelope = (f"MAIL FROM:<{self._sender}>{options}".encode(), f"RCPT TO:<{self._recipient}>".encode())
         try:
-            # One timer for the whole conversation: one for every answer would cost more than the answers.
-            async with asyncio.timeout(connection.timeout):
-                await self._command(connection, f"MAIL FROM:<{self._sender}>{options}", encoding)
-                self._stage = "RCPT"
-                await self._command(connection, f"RCPT TO:<{self._recipient}>", encoding)
-                self._stage = "DATA"
-                await connection.data(self._mail, timeout=None)
-        except SMTPResponseException as error:
-            return await self._answer(connection, error)
+            async with asyncio.timeout(self._seconds):
+                answers = await line.send(envelope, self._mail)
+                self._stage = STAGES[len(answers) - 1]
+                return None if answers[-1].code == ACCEPTED else await self._refused(line, answers[-1])
         except TimeoutError:
-            connection.close()
-            return RetryLater(f"{self._stage}: no answer within {connection.timeout} s")
-        except (SMTPServerDisconnected, OSError) as error:
-            connection.close()
-            self.lost = True
+            line.close()
+            return RetryLater(f"no answer within {self._seconds} s")
+        except LineLost as error:
+            line.close()
+            self._stage, self.lost = STAGES[error.answered], True
             return RetryLater(f"{self._stage}: the connection was lost before the answer: {describe(error)}")
-        return None
 
-    async def _command(self, connection: SMTP, command: str, encoding: str) -> None:
-        """As aiosmtplib's own mail and rcpt, which parse anew an address that is known to be well formed."""
-        answer = await connection.execute_command(command.encode(encoding), timeout=None)
-        if answer.code not in (250, 251):
-            raise SMTPResponseException(answer.code, answer.message)
-
-    async def _answer(self, connection: SMTP, error: SMTPResponseException) -> Outcome:
-        self.lost = error.code == 421 and self._stage == "MAIL"  # goodbye to an idle connection
-        if error.code == 421:
-            connection.close()
+    async def _refused(self, line: SmtpLine, answer: SMTPResponse) -> Outcome:
+        self.lost = answer.code == GOODBYE and self._stage == "MAIL"  # to an idle connection
+        if answer.code == GOODBYE:
+            line.close()
         else:
-            await self._start_over(connection)
-        enhanced = ENHANCED.match(error.message)
+            await self._start_over(line)
+        enhanced = ENHANCED.match(answer.message)
         return RULES.judge(
-            f"{self._stage} {error.code}",
-            f"{self._stage} {code_class(error.code)}",
-            f"{error.code} {enhanced[1]}" if enhanced else "",
-            str(error.code),
-            code_class(error.code),
-            reason=f"{self._stage}: {error.code} {error.message}",
+            f"{self._stage} {answer.code}",
+            f"{self._stage} {code_class(answer.code)}",
+            f"{answer.code} {enhanced[1]}" if enhanced else "",
+            str(answer.code),
+            code_class(answer.code),
+            reason=f"{self._stage}: {answer.code} {answer.message}",
         )
 
-    async def _start_over(self, connection: SMTP) -> None:
+    async def _start_over(self, line: SmtpLine) -> None:
         try:
-            await connection.rset()
-        except (SMTPException, OSError):
-            connection.close()
+            await line.reset()
+        except LineLost:
+            line.close()
 
 
 def _not_connected(error: SMTPException) -> Outcome:
