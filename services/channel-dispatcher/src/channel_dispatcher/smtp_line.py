@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from aiosmtplib import SMTP, SMTPResponse, SMTPServerDisconnected
+from aiosmtplib import SMTP, SMTPResponse
+
+from tablebell.outage import describe
 
 LONGEST_ANSWER = 64 * 1024
 NEGATIVE = 400
@@ -24,8 +26,8 @@ CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 class LineLost(Exception):
     """The server went away after so many of the answers that it owed."""
 
-    def __init__(self, answered: int) -> None:
-        super().__init__("the connection was lost")
+    def __init__(self, answered: int, reason: str) -> None:
+        super().__init__(reason)
         self.answered = answered
 
 
@@ -45,11 +47,11 @@ class SmtpLine(asyncio.Protocol):
         self._answers: list[SMTPResponse] = []
         self._expected = 0
         self._answered: asyncio.Future[None] | None = None
-        self._loss: Exception | None = None
+        self._reason = ""
 
     @property
     def is_open(self) -> bool:
-        return self._loss is None and not self._transport.is_closing()
+        return not self._reason and not self._transport.is_closing()
 
     async def send(self, envelope: Sequence[bytes], mail: bytes) -> list[SMTPResponse]:
         """The answers to each command of the envelope and to the mail, up to the first negative one.
@@ -93,7 +95,7 @@ class SmtpLine(asyncio.Protocol):
     async def _exchange(self, data: bytes, answers: int, before: int = 0) -> list[SMTPResponse]:
         """As many answers, or fewer if one of them is negative and the server hung up after it."""
         if not self.is_open:
-            raise LineLost(before) from self._loss
+            raise LineLost(before, self._reason or "it is closed")
         self._answers, self._expected = [], answers
         self._answered = asyncio.get_running_loop().create_future()
         try:
@@ -101,9 +103,9 @@ class SmtpLine(asyncio.Protocol):
             await self._answered
         finally:
             self._expected, self._answered = 0, None
-        heard = self._answers
+        heard, self._answers = self._answers, []
         if len(heard) < answers and all(answer.code < NEGATIVE for answer in heard):
-            raise LineLost(before + len(heard)) from self._loss
+            raise LineLost(before + len(heard), self._reason)
         return heard
 
     def data_received(self, data: bytes) -> None:
@@ -126,12 +128,12 @@ class SmtpLine(asyncio.Protocol):
             self._finish()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._loss = self._loss or error or SMTPServerDisconnected("the server closed it")
+        self._reason = self._reason or (describe(error) if error else "the server closed it")
         self._finish()
 
     def _lose(self, reason: str) -> None:
         """An answer that cannot be told from another's makes everything after it doubtful."""
-        self._loss = self._loss or SMTPServerDisconnected(reason)
+        self._reason = self._reason or reason
         del self._answers[self._expected :]
         self._transport.close()
         self._finish()

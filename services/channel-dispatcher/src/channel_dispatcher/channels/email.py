@@ -169,7 +169,7 @@ class _Conversation:
         except LineLost as error:
             line.close()
             self._stage, self.lost = STAGES[error.answered], True
-            return RetryLater(f"{self._stage}: the connection was lost before the answer: {describe(error)}")
+            return RetryLater(f"{self._stage}: the connection was lost before the answer: {error}")
 
     async def _refused(self, line: SmtpLine, answer: SMTPResponse) -> Outcome:
         self.lost = answer.code == GOODBYE and self._stage == "MAIL"  # to an idle connection
