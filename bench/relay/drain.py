@@ -24,7 +24,7 @@ from tablebell.postgres import Pool
 from tablebell.testing import Database, eventually
 from tablebell.topology import EVENT_EXCHANGE, EVENT_QUEUES, declare_events
 
-ROUNDS = 3
+ROUNDS = 5
 WINDOW = 500
 ARRIVALS = "bench.arrivals"
 

@@ -18,8 +18,10 @@ def event(aggregate: int, version: int, **columns):
     return new_row(Level.EVENT, aggregate, aggregate_version=version, **columns)
 
 
-async def claim(pool: Pool, limit: int = 100, partitions: list[int] = ALL_PARTITIONS, after=START):
-    return await outbox.claim(pool, partitions, limit=limit, lease=LEASE, after=after)
+async def claim(
+    pool: Pool, limit: int = 100, partitions: list[int] = ALL_PARTITIONS, after=START, lease=LEASE, token=None
+):
+    return await outbox.claim(pool, partitions, limit=limit, lease=lease, after=after, token=token)
 
 
 def versions(batch) -> list[tuple[int, int]]:
@@ -44,6 +46,22 @@ async def test_an_event_in_flight_holds_back_its_followers_and_nobody_else(pool:
     assert versions(await claim(pool)) == [(2, 1)]
     await outbox.complete_if_leased(pool, [first.rows[0]["id"]], first.token)
     assert versions(await claim(pool)) == [(1, 2)]
+
+
+async def test_who_claims_again_with_its_token_is_given_what_follows_what_it_holds(pool: Pool) -> None:
+    await outbox.append(pool, [event(1, 1), event(1, 2), event(1, 3), event(2, 1)])
+    first = await claim(pool, limit=1)
+    assert versions(await claim(pool)) == [(2, 1)], "nobody else is"
+    assert versions(await claim(pool, limit=1, token=first.token)) == [(1, 2)]
+    await outbox.complete_if_leased(pool, [first.rows[0]["id"]], first.token)
+    assert versions(await claim(pool, token=first.token)) == [(1, 3)], "version 2 is in flight and version 1 is done"
+
+
+async def test_a_token_whose_lease_is_over_holds_nothing(pool: Pool) -> None:
+    await outbox.append(pool, [event(1, 1), event(1, 2)])
+    first = await claim(pool, limit=1, lease=timedelta(0))
+    again = await claim(pool, token=first.token)
+    assert versions(again) == [(1, 1), (1, 2)], "both anew, in order"
 
 
 async def test_a_failed_event_holds_back_its_followers_until_it_is_retried(pool: Pool) -> None:

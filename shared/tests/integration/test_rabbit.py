@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 import asyncpg
 import pytest
 from aio_pika.abc import AbstractChannel
+from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 from pydantic import SecretStr
 
@@ -30,7 +31,7 @@ QUEUE = "event-stream.restaurant"
 
 
 def message(body: bytes, routing_key: str = "reservation.requested") -> Outgoing:
-    return Outgoing(EVENT_EXCHANGE, routing_key, body, Basic.Properties(message_id=body.hex(), delivery_mode=2))
+    return Outgoing(EVENT_EXCHANGE, routing_key, body, Basic.Properties(message_id=body[:100].hex(), delivery_mode=2))
 
 
 def numbered(count: int, start: int = 0) -> list[Outgoing]:
@@ -103,6 +104,48 @@ async def test_an_unroutable_message_is_refused_and_the_others_are_not(publisher
         Refused("unroutable: no queue is bound to 'event-stream' for 'nobody.listens'"),
         Confirmed(),
     ]
+
+
+async def test_among_many_at_once_each_message_has_its_own_outcome(publisher: Publisher) -> None:
+    messages = numbered(300)
+    messages[150] = message(b"150", "nobody.listens")
+    outcomes = await asyncio.gather(*map(publisher.publish, messages))
+    assert [number for number, outcome in enumerate(outcomes) if outcome != Confirmed()] == [150]
+    assert isinstance(outcomes[150], Refused)
+
+
+async def test_what_is_published_at_once_is_written_at_once(broker: Broker, publisher: Publisher) -> None:
+    await publisher.publish(message(b"opens the channel"))
+    channel = publisher._outflow._underlay  # type: ignore[union-attr]
+    before, written = channel.write_queue.put, []
+
+    async def put(frame: ChannelFrame) -> None:
+        written.append(len(frame.payload))
+        await before(frame)
+
+    channel.write_queue.put = put  # type: ignore[method-assign]
+    assert await publisher.publish_all(numbered(100)) == [Confirmed()] * 100
+    assert len(written) == 1
+
+
+async def test_a_body_of_many_frames_arrives_whole(broker: Broker, publisher: Publisher) -> None:
+    body = bytes(range(256)) * 4096
+    assert await publisher.publish_all([message(body[:5]), message(body), message(b"")]) == [Confirmed()] * 3
+    inbox, stop = Inbox(), Stop()
+    running = asyncio.create_task(consumer(broker, inbox).run(stop))
+    await eventually(lambda: len(inbox.bodies) == 3)
+    stop.request()
+    await running
+    assert inbox.bodies == [body[:5], body, b""]
+
+
+async def test_a_channel_that_closes_before_the_confirm_is_unreachable_and_the_next_message_gets_another(
+    broker: Broker, publisher: Publisher
+) -> None:
+    lost = Outgoing("no such exchange", "x", b"", Basic.Properties(message_id="1"))
+    outcomes = await asyncio.gather(*map(publisher.publish, [lost, *numbered(10)]))
+    assert all(isinstance(outcome, Unreachable) for outcome in outcomes)
+    assert await publisher.publish(message(b"again")) == Confirmed()
 
 
 async def test_poison_goes_to_the_dead_queue_with_its_reason_and_the_rest_are_done(

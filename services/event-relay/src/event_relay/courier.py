@@ -1,8 +1,8 @@
-"""Carries a batch to the broker: one aggregate's events strictly one after the other, the aggregates side by side.
+"""Carries batches to the broker: one aggregate's events strictly one after the other, the aggregates side by side.
 
-The next version is published only when the one before is confirmed. Whoever else may publish the same events at that
-time (a relay that does not know yet that it lost a partition) keeps to the same rule, so that the first arrival of each
-version is in order, whatever is sent twice.
+The next version is published only when the one before is confirmed, be it of this batch or of the one before. Whoever
+else may publish the same events at that time (a relay that does not know yet that it lost a partition) keeps to the
+same rule, so that the first arrival of each version is in order, whatever is sent twice.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeAlias
 
 import asyncpg
 
@@ -21,6 +22,8 @@ from tablebell.rabbit import Confirmed, Publisher, PublishOutcome, Refused, Unre
 from tablebell.retry import RetryPolicy
 
 AT_ONCE = timedelta(0)
+
+Aggregate: TypeAlias = tuple[str, int]
 
 
 @dataclass(slots=True)
@@ -35,6 +38,23 @@ class Report:
     outage: str | None = None
 
 
+class Line:
+    """A batch's events of one aggregate, which stand behind those of the batch before."""
+
+    def __init__(self, rows: Sequence[asyncpg.Record], before: "Line | None") -> None:
+        self.rows = rows
+        self.is_clear: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._before = before.is_clear if before else None
+
+    async def is_next(self) -> bool:
+        """Whether everything before was confirmed, as soon as that is known."""
+        return self._before is None or await asyncio.shield(self._before)
+
+    def end(self, *, clear: bool) -> None:
+        if not self.is_clear.done():
+            self.is_clear.set_result(clear)
+
+
 class Courier:
     """`seconds` is how long after its claim a batch may take: what is not confirmed by then is put back in time."""
 
@@ -42,37 +62,53 @@ class Courier:
         self._publisher = publisher
         self._policy = policy
         self._seconds = seconds
+        self._lines: dict[Aggregate, Line] = {}
 
     async def deliver(self, rows: Sequence[asyncpg.Record], claimed_at: float) -> Report:
         """`claimed_at` is on the monotonic clock."""
         report = Report()
-        lines: dict[tuple[str, int], list[asyncpg.Record]] = {}
+        events: dict[Aggregate, list[asyncpg.Record]] = {}
         for row in rows:
-            lines.setdefault((row["aggregate_type"], row["aggregate_id"]), []).append(row)
+            events.setdefault((row["aggregate_type"], row["aggregate_id"]), []).append(row)
+        lines = {aggregate: Line(each, self._lines.get(aggregate)) for aggregate, each in events.items()}
+        self._lines |= lines
         try:
             async with asyncio.timeout(max(0.0, claimed_at + self._seconds - time.monotonic())):
-                await asyncio.gather(*(self._deliver_in_order(line, report) for line in lines.values()))
+                await asyncio.gather(*(self._deliver_line(line, report) for line in lines.values()))
         except TimeoutError:
             report.outage = f"no confirm from the broker within {self._seconds:.0f} s"
             known = {*report.confirmed, *(failure.id for failure in (*report.failed, *report.put_back))}
             unknown = (row["id"] for row in rows if row["id"] not in known)
             report.put_back += [Failure(row_id, report.outage, AT_ONCE) for row_id in unknown]
+        finally:
+            for aggregate, line in lines.items():
+                line.end(clear=False)
+                if self._lines[aggregate] is line:
+                    del self._lines[aggregate]
         return report
 
-    async def _deliver_in_order(self, line: Sequence[asyncpg.Record], report: Report) -> None:
-        for number, row in enumerate(line):
+    async def _deliver_line(self, line: Line, report: Report) -> None:
+        if await line.is_next():
+            line.end(clear=await self._deliver_in_order(line.rows, report))
+        else:
+            report.put_back += [Failure(row["id"], "waits for an earlier version", AT_ONCE) for row in line.rows]
+
+    async def _deliver_in_order(self, rows: Sequence[asyncpg.Record], report: Report) -> bool:
+        """Whether all of them were confirmed."""
+        for number, row in enumerate(rows):
             match await self._publish(row):
                 case Confirmed():
                     report.confirmed.append(row["id"])
                 case Refused(reason):
                     report.failed.append(Failure(row["id"], reason, self._policy.pause_after(row["retry_count"] + 1)))
                     waits = f"waits for version {row['aggregate_version']}, which failed: {reason}"
-                    report.put_back += [Failure(later["id"], waits, AT_ONCE) for later in line[number + 1 :]]
-                    return
+                    report.put_back += [Failure(later["id"], waits, AT_ONCE) for later in rows[number + 1 :]]
+                    return False
                 case Unreachable(reason):
                     report.outage = reason
-                    report.put_back += [Failure(rest["id"], reason, AT_ONCE) for rest in line[number:]]
-                    return
+                    report.put_back += [Failure(rest["id"], reason, AT_ONCE) for rest in rows[number:]]
+                    return False
+        return True
 
     async def _publish(self, row: asyncpg.Record) -> PublishOutcome:
         try:

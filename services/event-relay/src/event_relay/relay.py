@@ -8,6 +8,7 @@ import asyncio
 import time
 from contextlib import ExitStack
 from datetime import timedelta
+from uuid import uuid4
 
 from event_relay import store
 from event_relay.courier import Courier
@@ -54,6 +55,8 @@ class Relay:
         self._lease = lease
         self._poll_seconds = poll_seconds
 
+        # One for all batches: the next may have what follows the one in flight, since the courier keeps the order.
+        self._token = uuid4()
         self._deliveries = asyncio.TaskGroup()
         self._landing = asyncio.Event()
         self._sweep = Sweep()
@@ -87,7 +90,7 @@ class Relay:
             claimed_at = time.monotonic()
             after = self._sweep.begin_claim()
             batch = await self._outbox.claim(
-                self._pool, sorted(owned), limit=self._batch_size, lease=self._lease, after=after
+                self._pool, sorted(owned), limit=self._batch_size, lease=self._lease, after=after, token=self._token
             )
             unblocked = self._sweep.end_claim(batch)
             if batch.rows:

@@ -90,10 +90,21 @@ class Outbox:
         return [row["id"] for row in await connection.fetch(self.sql["append"], list(rows))]
 
     async def claim(
-        self, connection: Executor, scope: Any, *, limit: int, lease: timedelta, after: Position = START
+        self,
+        connection: Executor,
+        scope: Any,
+        *,
+        limit: int,
+        lease: timedelta,
+        after: Position = START,
+        token: UUID | None = None,
     ) -> Batch:
-        """Lease up to `limit` due rows of `scope`: partitions for L0 and L1, a channel for L2."""
-        token = uuid4()
+        """Lease up to `limit` due rows of `scope`: partitions for L0 and L1, a channel for L2.
+
+        Who claims again with a token keeps L0's order between its batches by itself: it is given the events that follow
+        those that it still holds.
+        """
+        token = token or uuid4()
         rows = await connection.fetch(self.sql["claim"], scope, limit, token, lease, after.due, after.id)
         reached = max((Position(row["due"], row["id"]) for row in rows), default=after)
         leased = [row for row in rows if row["leased"]]

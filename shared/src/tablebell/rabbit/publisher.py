@@ -8,16 +8,15 @@ Unreachable the broker is away, busy or silent: nobody's fault, no attempt is bu
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
-import aiormq
-from aio_pika.abc import AbstractChannel
 from aiormq.exceptions import DeliveryError, PublishError
 from pamqp.commands import Basic
 
 from tablebell import tracing
 from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit.connection import Broker, Declare, close_channel
+from tablebell.rabbit.connection import Broker, Declare
+from tablebell.rabbit.outflow import Outflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,7 @@ class Publisher:
         self._declare = declare
         self._confirm_seconds = confirm_seconds
         self._window = window
-        self._channel: AbstractChannel | None = None
-        self._underlay: aiormq.Channel | None = None
+        self._outflow: Outflow | None = None
         self._opening = asyncio.Lock()
 
     async def publish_all(self, messages: Sequence[Outgoing]) -> list[PublishOutcome]:
@@ -81,18 +79,17 @@ class Publisher:
 
     async def _publish(self, message: Outgoing, properties: Basic.Properties) -> PublishOutcome:
         try:
-            channel = self._underlay
-            if channel is None or channel.is_closed:
-                channel = await self._ready_channel()
-            await channel.basic_publish(
-                message.body,
-                exchange=message.exchange,
-                routing_key=message.routing_key,
-                properties=properties,
-                mandatory=message.mandatory,
-                timeout=self._confirm_seconds,
-                wait=False,  # the confirm says more than a drained socket buffer
+            outflow = self._outflow
+            if outflow is None or outflow.is_closed:
+                outflow = await self._open()
+            confirm = outflow.publish(
+                message.exchange, message.routing_key, message.body, properties, mandatory=message.mandatory
             )
+            if self._confirm_seconds is None:
+                await confirm
+            else:
+                async with asyncio.timeout(self._confirm_seconds):
+                    await confirm
         except PublishError:
             return Refused(f"unroutable: no queue is bound to {message.exchange!r} for {message.routing_key!r}")
         except DeliveryError as error:
@@ -100,25 +97,19 @@ class Publisher:
             return Unreachable(f"the broker did not take it: {describe(error)}")
         except OUTAGES as outage:
             return Unreachable(describe(outage))
-        except asyncio.CancelledError:
-            # aiormq cancels what waits for a confirm when it gives up a connection; that is no wish of ours to stop.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return Unreachable("the connection to RabbitMQ was given up")
         return CONFIRMED
 
     async def close(self) -> None:
-        if self._channel is not None:
-            await close_channel(self._channel)
+        if self._outflow is not None:
+            await self._outflow.close()
 
     async def _publish_window(self, messages: Iterable[Outgoing]) -> list[PublishOutcome]:
         return await asyncio.gather(*map(self.publish, messages))
 
-    async def _ready_channel(self) -> aiormq.Channel:
-        # aio-pika's own publish does the same with twice the work per message: this is the hot path.
+    async def _open(self) -> Outflow:
         async with self._opening:
-            if self._channel is None or self._channel.is_closed:
-                self._channel = await self._broker.open_channel(confirms=True, declare=self._declare)
-            self._underlay = cast("aiormq.Channel", await self._channel.get_underlay_channel())
-        return self._underlay
+            if self._outflow is None or self._outflow.is_closed:
+                self._outflow = await Outflow.over(
+                    await self._broker.open_channel(confirms=True, declare=self._declare)
+                )
+        return self._outflow

@@ -13,8 +13,9 @@ SELECT coalesce(event_id, gen_random_uuid()), event_type, coalesce(aggregate_typ
 RETURNING id
 
 -- name: claim
--- An event is leased only when every open event before it is leased with it: whatever was skipped because somebody
--- else holds it, waits for its retry, or lies beyond the limit keeps its followers waiting, and nobody else's.
+-- An event is leased only when every open event before it is leased with it or is held by the same token already: whatever
+-- was skipped because somebody else holds it, waits for its retry, or lies beyond the limit keeps its followers waiting,
+-- and nobody else's.
 -- The planner expects next to nothing to be open, since next to nothing is most of the time: IN looks up a hash even so,
 -- where a join would compare each with each.
 -- $1 partitions · $2 limit · $3 token · $4 lease · $5, $6 where the sweep has come to
@@ -30,12 +31,13 @@ WITH due AS MATERIALIZED (
      LIMIT $2
        FOR UPDATE SKIP LOCKED
 ), open_line AS MATERIALIZED (
-    SELECT o.id, o.aggregate_type, o.aggregate_id, o.aggregate_version
+    SELECT o.id, o.aggregate_type, o.aggregate_id, o.aggregate_version, o.is_held
       FROM (SELECT aggregate_type, aggregate_id, max(aggregate_version) AS last_version
               FROM due
              GROUP BY aggregate_type, aggregate_id) AS aggregate
       CROSS JOIN LATERAL (
-          SELECT id, aggregate_type, aggregate_id, aggregate_version
+          SELECT id, aggregate_type, aggregate_id, aggregate_version,
+                 lease_token IS NOT DISTINCT FROM $3 AND lease_until > now() AS is_held
             FROM event_outbox
            WHERE aggregate_type = aggregate.aggregate_type
              AND aggregate_id = aggregate.aggregate_id
@@ -45,15 +47,15 @@ WITH due AS MATERIALIZED (
           OFFSET 0  -- one index probe per aggregate; without it the planner may read all that is open
       ) AS o
 ), line AS (
-    SELECT id,
-           bool_and(id IN (SELECT id FROM due)) OVER (
+    SELECT id, is_held,
+           bool_and(is_held OR id IN (SELECT id FROM due)) OVER (
                PARTITION BY aggregate_type, aggregate_id ORDER BY aggregate_version
            ) AS is_clear
       FROM open_line
 ), leased AS (
     UPDATE event_outbox
        SET status = 'PROCESSING', lease_token = $3, lease_until = now() + $4
-     WHERE id = ANY (ARRAY(SELECT id FROM line WHERE is_clear))
+     WHERE id = ANY (ARRAY(SELECT id FROM line WHERE is_clear AND NOT is_held))
     RETURNING id, available_at AS due, true AS leased, aggregate_type, aggregate_id, aggregate_version, event_id,
               event_type, payload::text AS payload, headers, retry_count, created_at
 )

@@ -1,0 +1,105 @@
+"""The order that the courier keeps between batches, with a broker that confirms when the test says so."""
+
+import asyncio
+import time
+from collections import defaultdict
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pytest
+
+from event_relay.courier import Courier, Report
+from tablebell.rabbit import Confirmed, Outgoing, PublishOutcome, Refused, Unreachable
+from tablebell.retry import RetryPolicy
+from tablebell.testing import eventually
+
+Key = tuple[int, int]
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.published: list[Key] = []
+        self._answers: dict[Key, asyncio.Future[PublishOutcome]] = defaultdict(asyncio.Future)
+
+    async def publish(self, message: Outgoing) -> PublishOutcome:
+        headers = message.properties.headers or {}
+        key = (int(str(headers["aggregate_id"])), int(str(headers["aggregate_version"])))
+        self.published.append(key)
+        return await asyncio.shield(self._answers[key])
+
+    def answer(self, aggregate: int, version: int, outcome: PublishOutcome) -> None:
+        self._answers[aggregate, version].set_result(outcome)
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def courier(broker: Broker) -> Courier:
+    return Courier(broker, RetryPolicy.exponential(5), 5.0)  # type: ignore[arg-type]
+
+
+def row(aggregate: int, version: int):
+    return {
+        "id": 100 * aggregate + version,
+        "event_id": uuid4(),
+        "event_type": "RESERVATION_REQUESTED",
+        "aggregate_type": "reservation",
+        "aggregate_id": aggregate,
+        "aggregate_version": version,
+        "payload": "{}",
+        "headers": {},
+        "created_at": datetime.now(UTC),
+        "retry_count": 0,
+    }
+
+
+def deliver(courier: Courier, *rows: object, claimed_at: float | None = None) -> asyncio.Task[Report]:
+    return asyncio.create_task(courier.deliver(rows, claimed_at or time.monotonic()))  # type: ignore[arg-type]
+
+
+async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_else_does(
+    courier: Courier, broker: Broker
+) -> None:
+    first = deliver(courier, row(1, 1))
+    second = deliver(courier, row(1, 2), row(2, 1))
+    await eventually(lambda: broker.published == [(1, 1), (2, 1)])
+    broker.answer(1, 1, Confirmed())
+    await eventually(lambda: broker.published[2:] == [(1, 2)])
+    broker.answer(1, 2, Confirmed())
+    broker.answer(2, 1, Confirmed())
+    assert (await first).confirmed == [101]
+    assert sorted((await second).confirmed) == [102, 201]
+
+
+@pytest.mark.parametrize("outcome", [Refused("unroutable"), Unreachable("away")])
+async def test_what_follows_a_failure_in_the_batch_before_is_put_back_unsent(
+    courier: Courier, broker: Broker, outcome: PublishOutcome
+) -> None:
+    first = deliver(courier, row(1, 1))
+    second = deliver(courier, row(1, 2), row(1, 3))
+    third = deliver(courier, row(1, 4))
+    await eventually(lambda: broker.published == [(1, 1)])
+    broker.answer(1, 1, outcome)
+    await first
+    assert [failure.id for failure in (await second).put_back] == [102, 103]
+    assert [failure.id for failure in (await third).put_back] == [104]
+    assert broker.published == [(1, 1)]
+
+
+async def test_what_follows_a_batch_that_ran_out_of_time_is_put_back_unsent(courier: Courier, broker: Broker) -> None:
+    first = deliver(courier, row(1, 1), claimed_at=time.monotonic() - 4.9)
+    second = deliver(courier, row(1, 2))
+    assert "no confirm" in ((await first).outage or "")
+    assert [failure.id for failure in (await second).put_back] == [102]
+    assert broker.published == [(1, 1)]
+
+
+async def test_nothing_is_remembered_of_a_line_that_has_ended(courier: Courier, broker: Broker) -> None:
+    broker.answer(1, 1, Refused("unroutable"))
+    broker.answer(1, 2, Confirmed())
+    assert (await deliver(courier, row(1, 1))).failed
+    assert (await deliver(courier, row(1, 2))).confirmed == [102], "what the claim lets through is no longer held back"
+    assert not courier._lines
