@@ -11,6 +11,7 @@ from tablebell.postgres import Pool
 
 EVENTS = 10_000
 AGGREGATES = 1_000
+EVENTS_OF_ONE = 5
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 DATA = {
     "reservationId": 1,
@@ -27,7 +28,7 @@ DATA = {
 
 APPEND = """
 INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, headers)
-SELECT 'RESERVATION_REQUESTED', aggregate, $1 + version, $2,
+SELECT 'RESERVATION_REQUESTED', $6 + aggregate, $1 + version, $2,
        jsonb_build_object('correlation_id', md5(aggregate::text || version), 'traceparent', $3::text)
   FROM generate_series(1, $4::integer / $5::integer) AS version, generate_series(1, $5) AS aggregate
  ORDER BY version, aggregate
@@ -44,7 +45,12 @@ class Ready:
 async def append(pool: Pool) -> None:
     """One transaction: all of it becomes visible at once."""
     highest = await pool.fetchval("SELECT coalesce(max(aggregate_version), 0) FROM event_outbox")
-    await pool.execute(APPEND, highest, DATA, TRACEPARENT, EVENTS, AGGREGATES)
+    await pool.execute(APPEND, highest, DATA, TRACEPARENT, EVENTS, AGGREGATES, 0)
+
+
+async def append_young(pool: Pool, beyond: int) -> None:
+    """The events of reservations that are new, each with as many as one has in its life; their ids lie beyond."""
+    await pool.execute(APPEND, 0, DATA, TRACEPARENT, EVENTS, EVENTS // EVENTS_OF_ONE, beyond)
 
 
 def messages() -> list[Ready]:
