@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -35,13 +36,24 @@ Incoming: TypeAlias = ReservationEvent | NotificationEvent
 
 
 def understand(delivery: Delivery) -> Incoming | Poison:
-    if NUL.search(delivery.body):
+    read = _read(delivery.body)
+    if isinstance(read, Poison):
+        return read
+    event, data = read
+    correlation = Correlation.from_headers({**delivery.headers, "correlation_id": event.correlation_id})
+    if isinstance(data, NotificationData):
+        return NotificationEvent(event, data, correlation)
+    return ReservationEvent(event, data, correlation)
+
+
+@lru_cache(maxsize=512)  # each of the listeners gets the same messages
+def _read(body: bytes) -> tuple[Event, ReservationData | NotificationData] | Poison:
+    if rb"\u0000" in body and NUL.search(body):
         return Poison("it holds a NUL character, which PostgreSQL stores in no text")
     try:
-        event = Event.model_validate_json(delivery.body)
-        correlation = Correlation.from_headers({**delivery.headers, "correlation_id": event.correlation_id})
+        event = Event.model_validate_json(body)
         if event.event_type in NOTIFICATION_EVENTS:
-            return NotificationEvent(event, NotificationData.model_validate(event.data), correlation)
+            return event, NotificationData.model_validate(event.data)
         data = ReservationData.model_validate(event.data)
     except ValidationError as error:
         return Poison(f"it is not an event that this version knows: {_complaints(error)}")
@@ -50,7 +62,7 @@ def understand(delivery: Delivery) -> Incoming | Poison:
         return Poison("it has a time without an offset: which moment is meant is anybody's guess")
     if not _is_timezone(data.timezone):
         return Poison(f"data.timezone is not one: {data.timezone!r}")
-    return ReservationEvent(event, data, correlation)
+    return event, data
 
 
 def _complaints(error: ValidationError) -> str:

@@ -83,12 +83,14 @@ SELECT (SELECT count(*) FROM outbox) AS created,
        (SELECT count(*)
           FROM given
          WHERE NOT planned
-           AND EXISTS (SELECT
-                         FROM event_notification AS later
-                        WHERE later.reservation_id = given.reservation_id
-                          AND later.aggregate_version > given.aggregate_version
-                          AND later.audience = $2
-                          AND later.event_type NOT IN ('RESERVATION_REMINDER_DUE', 'RESERVATION_VISIT_ENDED'))) AS late
+           -- The highest version of each, rather than whether there is a higher one: that would be planned as a join with
+           -- the whole history, as long as that is short, and stay so when it is long.
+           AND aggregate_version < (SELECT max(later.aggregate_version)
+                                      FROM event_notification AS later
+                                     WHERE later.reservation_id = given.reservation_id
+                                       AND later.audience = $2
+                                       AND later.event_type NOT IN ('RESERVATION_REMINDER_DUE',
+                                                                    'RESERVATION_VISIT_ENDED'))) AS late
 
 -- name: lock_outdated
 -- What was told of reservations before they moved on. The lock makes an expansion of the same notification happen before
@@ -135,9 +137,10 @@ SELECT event_notification_id, user_type, user_id
 SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers, shared_read,
        is_read, read_by_user_id, created_at
   FROM event_notification
- WHERE id IN (SELECT event_notification_id
-                FROM notification
-                JOIN unnest($1::bigint[], $2::text[]) AS claimed (id, user_type) USING (id, user_type))
+ WHERE id = ANY (ARRAY(  -- a list to look up, not a join to plan
+           SELECT DISTINCT event_notification_id
+             FROM notification
+             JOIN unnest($1::bigint[], $2::text[]) AS claimed (id, user_type) USING (id, user_type)))
  ORDER BY id
    FOR SHARE
 
