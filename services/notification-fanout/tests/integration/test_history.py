@@ -23,7 +23,8 @@ WITH event AS (
     INSERT INTO notification_outbox (notification_id, notification_type, status, published_at)
     SELECT id, 'RESTAURANT', 'PUBLISHED', now() FROM told
 )
-INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, is_sent, outcome)
+INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, is_sent,
+                                       outcome)
 SELECT id, 'EMAIL', 'RESTAURANT_USER', 50, 10, true, 'SENT' FROM told
 """
 READ = """
