@@ -90,7 +90,7 @@ async def _latency(rig: Rig, broker: Broker, channel: AbstractChannel, crowd: Cr
     started = loop.time()
     for number in range(FRAMES_A_SECOND * LATENCY_SECONDS):
         await asyncio.sleep(max(0.0, started + number / FRAMES_A_SECOND - loop.time()))
-        text = json.dumps({"sentAt": time.perf_counter_ns(), "pad": "x" * 400}, separators=(",", ":"))
+        text = json.dumps({"sentAt": time.perf_counter_ns(), "pad": "x" * 400}, separators=(",", ":")).encode()
         await channel.basic_publish(
             encode_frames([Addressed([f"CUSTOMER:{number % USERS + 1}"], text)]), exchange=LIVE_EXCHANGE
         )
@@ -111,7 +111,7 @@ async def _throughput(rig: Rig, channel: AbstractChannel, crowd: Crowd, gateway:
     text = notification(1, "x", body="x" * 200).text
     frames = [Addressed([f"CUSTOMER:{user + 1}"], text) for user in range(USERS)]
     messages = [encode_frames(frames[start : start + BATCH]) for start in range(0, USERS, BATCH)]
-    size = 4 + len(text.encode())
+    size = 4 + len(text)
     total = USERS * ROUNDS
     port = free_port()
     ours, ours_cpu, bare, bare_cpu = [], [], [], []
@@ -122,7 +122,7 @@ async def _throughput(rig: Rig, channel: AbstractChannel, crowd: Crowd, gateway:
             rig.say(f"{total} frames to {USERS} sockets, by a loop and by the gateway ({repeat + 1} of {REPEATS})")
             other.expect(total * size)
             cpu, started = server.cpu_seconds, time.perf_counter()
-            other.peers[0].transport.write(masked(f"{ROUNDS} {text}".encode()))
+            other.peers[0].transport.write(masked(b"%d %s" % (ROUNDS, text)))
             await other.until_received()
             bare.append(total / (time.perf_counter() - started))
             bare_cpu.append(total / (server.cpu_seconds - cpu))

@@ -89,7 +89,7 @@ async def compare_with_web_stomp(rig: Rig, open_gateway: OpenGateway) -> list[Fi
 
 
 async def _measure(
-    site: Site, hellos: list[bytes], publish: Callable[[AbstractChannel, int, str], Awaitable[None]]
+    site: Site, hellos: list[bytes], publish: Callable[[AbstractChannel, int, bytes], Awaitable[None]]
 ) -> Cost:
     crowd = Crowd()
     before = site.memory_kib
@@ -113,12 +113,12 @@ async def _measure(
     return Cost(memory, used)
 
 
-async def _publish_frame(channel: AbstractChannel, user: int, text: str) -> None:
+async def _publish_frame(channel: AbstractChannel, user: int, text: bytes) -> None:
     await channel.basic_publish(encode_frames([Addressed([f"CUSTOMER:{user}"], text)]), exchange=LIVE_EXCHANGE)
 
 
-async def _publish_topic(channel: AbstractChannel, user: int, text: str) -> None:
-    await channel.basic_publish(text.encode(), exchange=TOPICS, routing_key=f"user.{user}")
+async def _publish_topic(channel: AbstractChannel, user: int, text: bytes) -> None:
+    await channel.basic_publish(text, exchange=TOPICS, routing_key=f"user.{user}")
 
 
 def _own_hellos() -> list[bytes]:

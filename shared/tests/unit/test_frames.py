@@ -29,7 +29,11 @@ def test_a_notification_frame_is_the_inboxs_json_plus_its_type() -> None:
     assert frame == orjson.loads(NotificationView(**VIEW).model_dump_json(by_alias=True))
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"{}", b"[1]", b'[["a"]]', b'[["a","b"]]', b'[[["a"],1]]', b"\xff"])
+RUBBISH = [b"", b"{}", b"[1]\n", b'[["a"]]\n', b'[["a",1]]\nx', b"\xff\n"]
+LIES = [b'[[["a"],2]]\nx', b'[[["a"],0]]\nx', b'[[["a"],-1]]\n']
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH + LIES)
 def test_rubbish_is_a_value_error(rubbish: bytes) -> None:
     with pytest.raises((ValueError, TypeError)):
         decode_frames(rubbish)

@@ -40,6 +40,7 @@ class Connection(asyncio.Protocol):
         "_heard",
         "_loop",
         "_over",
+        "_owed",
         "_pinged_at",
         "_session",
         "_suspect",
@@ -62,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._pinged_at: float | None = None
         self._suspect = False
         self._over = False
+        self._owed: list[bytes] | None = None
         self.is_open = False
         """Between the handshake and the first goodbye, whoever says it."""
         self.due = self._heard + gateway.settings.auth_seconds
@@ -90,7 +92,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _: Exception | None) -> None:
         self._over = True
         self.is_open = False
-        self._backlog = None
+        self._backlog = self._owed = None
         self._gateway.connections.discard(self)
         if self._session is not None:
             closing = self._ws.close_sent
@@ -170,15 +172,25 @@ class Connection(asyncio.Protocol):
         return self._over or self._ws.eof_sent or self._transport.is_closing()
 
     def send(self, encoded: bytes) -> bool:
-        """Write an encoded frame; False when the connection is not open any more."""
+        """Owe an encoded frame, which the outlet writes; False when the connection is not open any more."""
         if not self.is_open:
             return False
-        self._transport.write(encoded)
+        if self._owed is None:
+            self._owed = [encoded]
+            self._gateway.outlet.add(self)
+        else:
+            self._owed.append(encoded)
+        return True
+
+    def pay(self) -> None:
+        owed, self._owed = self._owed, None
+        if owed is None or self._over:
+            return
+        self._transport.write(owed[0] if len(owed) == 1 else b"".join(owed))
         if self._transport.get_write_buffer_size() > self._gateway.settings.send_buffer_bytes and not self._suspect:
-            # What is written within one turn of the loop leaves at its end: only what stays after that is owed.
+            # What the kernel did not take at once it may take in the next turn: only what stays after that is too much.
             self._suspect = True
             self._loop.call_soon(self._judge)
-        return True
 
     def _judge(self) -> None:
         self._suspect = False
@@ -231,6 +243,7 @@ class Connection(asyncio.Protocol):
             self.due = min(session_due, (self._pinged_at or self._heard) + patience)
 
     def _flush(self) -> None:
+        self.pay()  # first: a goodbye comes after what was said before it
         for data in self._ws.data_to_send():
             if data is not SEND_EOF:
                 self._transport.write(data)

@@ -15,6 +15,7 @@ from ws_gateway.allowance import Allowance
 from ws_gateway.closecodes import CloseCode
 from ws_gateway.connection import Connection
 from ws_gateway.json_session import JsonSession
+from ws_gateway.outlet import Outlet
 from ws_gateway.packet import Packet
 from ws_gateway.pages import Pages, plain
 from ws_gateway.registry import Registry
@@ -38,6 +39,7 @@ class Gateway:
     pages: Pages
     stop: Stop
     connections: set[Connection] = field(default_factory=set)
+    outlet: Outlet = field(default_factory=Outlet)
     live: bool = False
     """Whether frames come from RabbitMQ."""
     _answering: set[asyncio.Task[None]] = field(default_factory=set)
@@ -101,7 +103,7 @@ class Gateway:
                 session.deliver(status)
 
     def status(self) -> Packet:
-        return Packet('{"type":"status","live":true}' if self.live else '{"type":"status","live":false}')
+        return Packet(b'{"type":"status","live":true}' if self.live else b'{"type":"status","live":false}')
 
     def sweep(self, now: float) -> None:
         """Look after every connection whose time has come."""

@@ -24,8 +24,8 @@ def text_frame(payload: bytes) -> bytes:
 class Packet:
     __slots__ = ("_messages", "_number", "_payload", "_text_frame")
 
-    def __init__(self, text: str) -> None:
-        self._payload = text.encode()
+    def __init__(self, text: bytes) -> None:
+        self._payload = text
         self._number = next(_numbers)
         self._text_frame: bytes | None = None
         self._messages: dict[tuple[str, str, bool], bytes] | None = None

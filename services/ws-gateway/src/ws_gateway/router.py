@@ -15,7 +15,7 @@ from ws_gateway.session import Session
 
 log = structlog.get_logger(__name__)
 
-CREATED_AT = '"createdAt":"'
+CREATED_AT = b'"createdAt":"'
 
 
 class Router:
@@ -48,14 +48,14 @@ class Router:
         return sent
 
 
-def _observe_lag(text: str) -> None:
+def _observe_lag(text: bytes) -> None:
     """Of a batch's first frame, and without parsing it: its own createdAt is the last that is not within a string."""
     start = text.rfind(CREATED_AT)
     if start < 0:
         return
     start += len(CREATED_AT)
     try:
-        created = datetime.fromisoformat(text[start : text.index('"', start)])
+        created = datetime.fromisoformat(text[start : text.index(b'"', start)].decode())
     except ValueError:
         return
     metrics.LAG.observe(max(0.0, time.time() - created.timestamp()))

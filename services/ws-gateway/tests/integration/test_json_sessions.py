@@ -47,7 +47,7 @@ async def test_a_frame_arrives_as_the_text_that_was_published(gateway: RunningGa
     client = await gateway.sign_in()
     frame = notification(7, "RESTAURANT_USER:50", body='Zoë "€" \\ 🍕\n')
     await gateway.publish(frame)
-    assert await asyncio.wait_for(client.recv(), 5) == frame.text
+    assert await asyncio.wait_for(client.recv(), 5) == frame.text.decode()
 
 
 async def test_nothing_is_delivered_before_the_token_is_good(gateway: RunningGateway) -> None:

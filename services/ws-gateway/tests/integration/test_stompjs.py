@@ -71,7 +71,7 @@ async def test_stompjs_in_node(gateway: RunningGateway, stompjs: Path) -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-    check(said, frame.text)
+    check(said, frame.text.decode())
 
 
 async def test_stompjs_in_chromium(gateway: RunningGateway, stompjs: Path, chromium: Chromium) -> None:
@@ -83,7 +83,7 @@ async def test_stompjs_in_chromium(gateway: RunningGateway, stompjs: Path, chrom
         await gateway.publish(frame, notification(8, "RESTAURANT_USER:51"))
         await tab.wait_for("said.some(each => each.event === 'closed')")
         said = await tab.evaluate("said")
-    check(said, frame.text)
+    check(said, frame.text.decode())
 
 
 @asynccontextmanager

@@ -14,13 +14,13 @@ def test_a_text_frame_is_what_the_library_would_write(length: int) -> None:
 
 
 def test_a_packet_is_encoded_once_for_all_sockets() -> None:
-    packet = Packet('{"type":"status","live":true}')
+    packet = Packet(b'{"type":"status","live":true}')
     assert packet.as_json() is packet.as_json()
     assert packet.as_stomp("sub-0", "1.2", acked=False) is packet.as_stomp("sub-0", "1.2", acked=False)
 
 
 def test_subscriptions_versions_and_acks_are_told_apart() -> None:
-    packet = Packet("{}")
+    packet = Packet(b"{}")
     keys = [("sub-0", "1.2", False), ("sub-1", "1.2", False), ("sub-0", "1.2", True)]
     encoded = [packet.as_stomp(subscription, version, acked=acked) for subscription, version, acked in keys]
     assert len(set(encoded)) == 3
