@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -17,14 +18,28 @@ LONGEST_REASON = 300
 
 
 class HttpProvider:
-    def __init__(self, client: httpx.AsyncClient, timeout: float) -> None:
-        self._client = client
+    """A client per connection: one client for all of them looks at each of them, twice, whenever it is asked."""
+
+    def __init__(self, open_client: Callable[[], httpx.AsyncClient], timeout: float) -> None:
+        self._open_client = open_client
         self._timeout = timeout
+        self._idle: list[httpx.AsyncClient] = []
 
     async def post(self, url: str, **request: Any) -> httpx.Response | Outcome:
         """The answer, or what it means that there was none."""
+        client = self._idle.pop() if self._idle else self._open_client()
         try:
-            return await self._client.post(url, **request)
+            return await self._post(client, url, request)
+        finally:
+            self._idle.append(client)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().aclose()
+
+    async def _post(self, client: httpx.AsyncClient, url: str, request: Mapping[str, Any]) -> httpx.Response | Outcome:
+        try:
+            return await client.post(url, **request)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             return ProviderDown(describe(error))
         except httpx.TimeoutException as error:
@@ -69,9 +84,12 @@ def read_object(answer: httpx.Response) -> Mapping[str, Any]:
 
 
 @asynccontextmanager
-async def open_http(concurrency: int, timeout: float, **options: Any) -> AsyncIterator[HttpProvider]:  # noqa: ASYNC109
-    limits = httpx.Limits(
-        max_connections=concurrency + 2, max_keepalive_connections=concurrency, keepalive_expiry=LONGEST_IDLE
-    )
-    async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False, **options) as client:
-        yield HttpProvider(client, timeout)
+async def open_http(timeout: float, **options: Any) -> AsyncIterator[HttpProvider]:  # noqa: ASYNC109
+    limits = httpx.Limits(max_connections=1, keepalive_expiry=LONGEST_IDLE)
+    tls = httpx.create_ssl_context(trust_env=False)
+    open_client = partial(httpx.AsyncClient, limits=limits, timeout=timeout, verify=tls, trust_env=False, **options)
+    provider = HttpProvider(open_client, timeout)
+    try:
+        yield provider
+    finally:
+        await provider.close()

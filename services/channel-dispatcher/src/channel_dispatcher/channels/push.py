@@ -109,7 +109,7 @@ def _error_code(body: Mapping[str, Any]) -> str | None:
 @asynccontextmanager
 async def open_push(settings: PushSettings, timeout: float) -> AsyncIterator[PushSender]:  # noqa: ASYNC109
     account = ServiceAccount.read(settings.fcm_credentials_file)
-    async with open_http(settings.push_concurrency, timeout) as provider:
+    async with open_http(timeout) as provider:
         yield PushSender(provider, AccessTokens(account, provider), settings)
 
 

@@ -61,7 +61,7 @@ class SlackSender:
 
 @asynccontextmanager
 async def open_slack(settings: SlackSettings, timeout: float) -> AsyncIterator[SlackSender]:  # noqa: ASYNC109
-    async with open_http(settings.slack_concurrency, timeout) as provider:
+    async with open_http(timeout) as provider:
         yield SlackSender(provider, settings.slack_webhook_url.get_secret_value())
 
 

@@ -70,7 +70,7 @@ class SmsSender:
 @asynccontextmanager
 async def open_sms(settings: SmsSettings, timeout: float) -> AsyncIterator[SmsSender]:  # noqa: ASYNC109
     login = (settings.sms_account, settings.sms_token.get_secret_value())
-    async with open_http(settings.sms_concurrency, timeout, auth=login) as provider:
+    async with open_http(timeout, auth=login) as provider:
         yield SmsSender(provider, settings)
 
 
