@@ -1,11 +1,13 @@
 """Each kind of outcome on each channel, with the fault switched on in the sandbox."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from channel_dispatcher.metrics import OUTCOMES
 from tablebell.outbox import Level, Outbox
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.retry import RetryPolicy
@@ -195,3 +197,33 @@ async def test_an_access_token_is_fetched_once_and_again_when_it_is_refused(rig:
         await rig.sandbox.set_faults(SandboxChannel.PUSH, {"kind": "http", "status": 401, "count": 1})
         (row,) = await rig.settled(*await rig.add(PUSH))
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
+
+
+async def test_every_outcome_is_counted(rig: Rig) -> None:
+    retried, throttled, gone = "+393330000901", "+393330000902", "+393330000903"
+    await rig.sandbox.set_faults(
+        SandboxChannel.SMS,
+        {"kind": "http", "status": 503, "count": 1, "match": retried},
+        {"kind": "http", "status": 429, "retry_after": 1, "count": 1, "match": throttled},
+        {"kind": "invalid_number", "match": gone},
+    )
+    before = _outcomes(SMS)
+    ids = [row for number in (retried, throttled, gone) for row in await rig.add(SMS, recipient=number)]
+    ids += await rig.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
+    async with rig.dispatching(SMS):
+        await rig.settled(*ids)
+    counted = _outcomes(SMS) - before
+    assert counted.pop("untried", 0) <= 3, "what the throttled channel had in hand"
+    assert counted == {"sent": 2, "retry": 1, "throttled": 1, "undeliverable": 1, "expired": 1}
+
+
+def _outcomes(channel: Channel) -> Counter[str]:
+    """By outcome, as Prometheus would read it."""
+    return Counter(
+        {
+            sample.labels["outcome"]: int(sample.value)
+            for metric in OUTCOMES.collect()
+            for sample in metric.samples
+            if sample.name == "dispatcher_outcomes_total" and sample.labels["channel"] == channel
+        }
+    )

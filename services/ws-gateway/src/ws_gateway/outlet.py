@@ -7,6 +7,10 @@ meanwhile leaves in one write instead of several; a frame that comes alone waits
 import asyncio
 from typing import Protocol
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 BURST = 100
 GATHER_SECONDS = 0.005
 
@@ -34,6 +38,9 @@ class Outlet:
     def _pay(self) -> None:
         debtors, self._debtors = self._debtors, []
         for debtor in debtors:
-            debtor.pay()
+            try:
+                debtor.pay()
+            except Exception:  # one bad socket must not cost the others their frames
+                log.exception("socket_not_written")
         if len(debtors) >= BURST:
             self._gather_until = asyncio.get_running_loop().time() + GATHER_SECONDS

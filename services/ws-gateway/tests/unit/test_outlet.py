@@ -36,3 +36,15 @@ async def test_after_a_burst_what_comes_is_gathered_and_then_all_of_it_is_paid_o
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert len(late.paid_at) == 2, "quiet again"
+
+
+async def test_a_socket_that_breaks_costs_the_others_nothing() -> None:
+    class Broken(Socket):
+        def pay(self) -> None:
+            raise RuntimeError("the handler is closed")
+
+    outlet, socket = Outlet(), Socket()
+    outlet.add(Broken())
+    outlet.add(socket)
+    await asyncio.sleep(0)
+    assert len(socket.paid_at) == 1
