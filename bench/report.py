@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.chart import draw
+from bench.chart import draw_latencies, draw_ratios
 from bench.harness import Figure
 
 RESULTS = Path(__file__).parent / "results"
@@ -37,10 +37,12 @@ def cells(figure: Figure) -> tuple[str, ...]:
 
 
 def write(figures: Mapping[str, Sequence[Figure]]) -> Path:
-    """One file per hop, overwritten: the newest run of each; and a chart when all were measured."""
+    """One file per hop, overwritten: the newest run of each; and the charts."""
     RESULTS.mkdir(exist_ok=True)
     if len(figures) > 1:
-        (RESULTS / "ratios.svg").write_text(draw(figures))
+        (RESULTS / "ratios.svg").write_text(draw_ratios(figures))
+    if "system" in figures:
+        (RESULTS / "latencies.svg").write_text(draw_latencies(figures["system"]))
     for hop, measured in figures.items():
         content = {
             "command": f"make bench ONLY={hop}",
