@@ -126,6 +126,35 @@ async def test_a_killed_members_partitions_move_on_as_soon_as_its_connection_is_
         assert all_have_one_owner(present)
 
 
+@pytest.mark.timeout(60)
+async def test_a_member_that_dies_before_anybody_watches_it_is_missed_all_the_same(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its neighbour to be has made room for it, and not looked again yet; the other one counts with it."""
+    async with members(database, 1) as (first,):
+        await eventually(lambda: shares([first]) == [PARTITIONS])
+        async with members(database, 1) as (neighbour,):
+            present = [first, neighbour]
+            await eventually(lambda: shares(present) == [8, 8])
+            looks_again = asyncio.Event()
+            give_up = neighbour.partitions._give_up
+
+            async def give_up_and_pause(connection: Connection, surplus: Sequence[int]) -> None:
+                await give_up(connection, surplus)
+                await looks_again.wait()
+
+            monkeypatch.setattr(neighbour.partitions, "_give_up", give_up_and_pause)
+            killed = await start_member(database)
+            await eventually(lambda: shares(present) == [5, 6] or shares(present) == [5, 5], within=20)
+            await asyncio.sleep(0.5)
+            os.kill(killed.pid, signal.SIGKILL)
+            await killed.wait()
+            await asyncio.sleep(0.5)
+            looks_again.set()
+            await eventually(lambda: shares(present) == [8, 8], within=5)
+            assert all_have_one_owner(present)
+
+
 PROGRAM = """
 import asyncio, sys
 from pydantic import SecretStr

@@ -53,6 +53,7 @@ class Partitions:
         self._change = Wakeup()
         self._uses: set[asyncio.Future[None]] = set()
         self._vigil = Vigil(url, service, namespace, self._channel)
+        self._seats: tuple[int, ...] = ()
         self.owned: frozenset[int] = frozenset()
         self.joined = False
 
@@ -105,6 +106,10 @@ class Partitions:
         while True:
             locks = await connection.fetch(SQL["survey"], self._namespace, FIRST_SEAT)
             seating = Seating.read((lock["key"], lock["mine"]) for lock in locks)
+            departed, self._seats = set(self._seats) - set(seating.seats), seating.seats
+            if departed:
+                # It may have died before anybody watched it, and others may believe that it is still there.
+                await connection.execute(SQL["announce"], self._channel)
             if seating.surplus:
                 await self._give_up(connection, seating.surplus)
             elif not (seating.wanted and await self._take(connection, seating.wanted)):
@@ -136,7 +141,7 @@ class Partitions:
             await asyncio.wait(set(self._uses))
 
     def _forget(self) -> None:
-        self.owned, self.joined = frozenset(), False
+        self.owned, self.joined, self._seats = frozenset(), False, ()
 
     def _on_loss(self, _connection: object) -> None:
         self._forget()
