@@ -83,7 +83,7 @@ class Courier:
         finally:
             for aggregate, line in lines.items():
                 line.end(clear=False)
-                if self._lines[aggregate] is line:
+                if self._lines.get(aggregate) is line:  # else a later batch stands behind it, or has come and gone
                     del self._lines[aggregate]
         return report
 

@@ -74,6 +74,22 @@ async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_els
     assert sorted((await second).confirmed) == [102, 201]
 
 
+async def test_a_batch_may_be_done_before_the_one_before_it(courier: Courier, broker: Broker) -> None:
+    first = deliver(courier, row(1, 1), row(2, 1))
+    second = deliver(courier, row(1, 2))
+    broker.answer(1, 1, Confirmed())
+    broker.answer(1, 2, Confirmed())
+    assert (await second).confirmed == [102]
+    third = deliver(courier, row(2, 2))
+    await asyncio.sleep(0.01)
+    assert (2, 2) not in broker.published, "it stands behind the first batch's"
+    broker.answer(2, 1, Confirmed())
+    broker.answer(2, 2, Confirmed())
+    assert sorted((await first).confirmed) == [101, 201]
+    assert (await third).confirmed == [202]
+    assert not courier._lines
+
+
 @pytest.mark.parametrize("outcome", [Refused("unroutable"), Unreachable("away")])
 async def test_what_follows_a_failure_in_the_batch_before_is_put_back_unsent(
     courier: Courier, broker: Broker, outcome: PublishOutcome
