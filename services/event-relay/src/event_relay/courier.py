@@ -3,6 +3,10 @@
 The next version is published only when the one before is confirmed, be it of this batch or of the one before. Whoever
 else may publish the same events at that time (a relay that does not know yet that it lost a partition) keeps to the
 same rule, so that the first arrival of each version is in order, whatever is sent twice.
+
+Who claims with the courier's token is given what follows the events that are on their way. When one of those turns out
+not to have gone, the token changes at that moment: what was claimed on the strength of it is put back, and what follows
+it is nobody's until its outcome is on record.
 """
 
 import asyncio
@@ -11,13 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TypeAlias
+from uuid import uuid4
 
 import asyncpg
 
 from event_relay import metrics
 from event_relay.message import Unpublishable, compose
 from tablebell.outage import describe
-from tablebell.outbox import Failure
+from tablebell.outbox import Batch, Failure
 from tablebell.rabbit import Confirmed, Publisher, PublishOutcome, Refused, Unreachable
 from tablebell.retry import RetryPolicy
 
@@ -63,10 +68,14 @@ class Courier:
         self._policy = policy
         self._seconds = seconds
         self._lines: dict[Aggregate, Line] = {}
+        self.token = uuid4()
 
-    async def deliver(self, rows: Sequence[asyncpg.Record], claimed_at: float) -> Report:
+    async def deliver(self, batch: Batch, claimed_at: float) -> Report:
         """`claimed_at` is on the monotonic clock."""
-        report = Report()
+        report, rows = Report(), batch.rows
+        if batch.token != self.token:
+            report.put_back += [Failure(row["id"], "waits for an earlier version", AT_ONCE) for row in rows]
+            return report
         events: dict[Aggregate, list[asyncpg.Record]] = {}
         for row in rows:
             events.setdefault((row["aggregate_type"], row["aggregate_id"]), []).append(row)
@@ -76,6 +85,7 @@ class Courier:
             async with asyncio.timeout(max(0.0, claimed_at + self._seconds - time.monotonic())):
                 await asyncio.gather(*(self._deliver_line(line, report) for line in lines.values()))
         except TimeoutError:
+            self.token = uuid4()
             report.outage = f"no confirm from the broker within {self._seconds:.0f} s"
             known = {*report.confirmed, *(failure.id for failure in (*report.failed, *report.put_back))}
             unknown = (row["id"] for row in rows if row["id"] not in known)
@@ -100,11 +110,13 @@ class Courier:
                 case Confirmed():
                     report.confirmed.append(row["id"])
                 case Refused(reason):
+                    self.token = uuid4()
                     report.failed.append(Failure(row["id"], reason, self._policy.pause_after(row["retry_count"] + 1)))
                     waits = f"waits for version {row['aggregate_version']}, which failed: {reason}"
                     report.put_back += [Failure(later["id"], waits, AT_ONCE) for later in rows[number + 1 :]]
                     return False
                 case Unreachable(reason):
+                    self.token = uuid4()
                     report.outage = reason
                     report.put_back += [Failure(rest["id"], reason, AT_ONCE) for rest in rows[number:]]
                     return False

@@ -8,7 +8,6 @@ import asyncio
 import time
 from contextlib import ExitStack
 from datetime import timedelta
-from uuid import uuid4
 
 from event_relay import store
 from event_relay.courier import Courier
@@ -55,8 +54,6 @@ class Relay:
         self._lease = lease
         self._poll_seconds = poll_seconds
 
-        # One for all batches: the next may have what follows the one in flight, since the courier keeps the order.
-        self._token = uuid4()
         self._deliveries = asyncio.TaskGroup()
         self._landing = asyncio.Event()
         self._sweep = Sweep()
@@ -90,7 +87,12 @@ class Relay:
             claimed_at = time.monotonic()
             after = self._sweep.begin_claim()
             batch = await self._outbox.claim(
-                self._pool, sorted(owned), limit=self._batch_size, lease=self._lease, after=after, token=self._token
+                self._pool,
+                sorted(owned),
+                limit=self._batch_size,
+                lease=self._lease,
+                after=after,
+                token=self._courier.token,
             )
             unblocked = self._sweep.end_claim(batch)
             if batch.rows:
@@ -137,7 +139,7 @@ class Relay:
     async def _deliver(self, batch: Batch, claimed_at: float, use: ExitStack) -> None:
         try:
             with use:
-                report = await self._courier.deliver(batch.rows, claimed_at)
+                report = await self._courier.deliver(batch, claimed_at)
                 await self._ledger.record(batch, report, until=claimed_at + self._lease.total_seconds())
         finally:
             self.in_flight -= len(batch.rows)

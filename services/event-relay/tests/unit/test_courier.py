@@ -4,11 +4,12 @@ import asyncio
 import time
 from collections import defaultdict
 from datetime import UTC, datetime
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from event_relay.courier import Courier, Report
+from tablebell.outbox import START, Batch
 from tablebell.rabbit import Confirmed, Outgoing, PublishOutcome, Refused, Unreachable
 from tablebell.retry import RetryPolicy
 from tablebell.testing import eventually
@@ -56,8 +57,11 @@ def row(aggregate: int, version: int):
     }
 
 
-def deliver(courier: Courier, *rows: object, claimed_at: float | None = None) -> asyncio.Task[Report]:
-    return asyncio.create_task(courier.deliver(rows, claimed_at or time.monotonic()))  # type: ignore[arg-type]
+def deliver(
+    courier: Courier, *rows: object, claimed_at: float | None = None, token: UUID | None = None
+) -> asyncio.Task[Report]:
+    batch = Batch(token or courier.token, rows, START, more=False)  # type: ignore[arg-type]
+    return asyncio.create_task(courier.deliver(batch, claimed_at or time.monotonic()))
 
 
 async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_else_does(
@@ -108,9 +112,29 @@ async def test_what_follows_a_failure_in_the_batch_before_is_put_back_unsent(
 async def test_what_follows_a_batch_that_ran_out_of_time_is_put_back_unsent(courier: Courier, broker: Broker) -> None:
     first = deliver(courier, row(1, 1), claimed_at=time.monotonic() - 4.9)
     second = deliver(courier, row(1, 2))
+    token = courier.token
     assert "no confirm" in ((await first).outage or "")
     assert [failure.id for failure in (await second).put_back] == [102]
     assert broker.published == [(1, 1)]
+    assert courier.token != token
+
+
+@pytest.mark.parametrize("outcome", [Refused("unroutable"), Unreachable("away")])
+async def test_what_was_claimed_behind_what_failed_meanwhile_is_put_back_unsent(
+    courier: Courier, broker: Broker, outcome: PublishOutcome
+) -> None:
+    """Its claim took version 1 for one on its way, and nothing of that is left in the courier when it comes back."""
+    claimed_with = courier.token
+    first = deliver(courier, row(1, 1), row(2, 1))
+    second = deliver(courier, row(1, 2))
+    await eventually(lambda: broker.published == [(1, 1), (2, 1)])
+    broker.answer(1, 1, outcome)
+    assert [failure.id for failure in (await second).put_back] == [102], "the first batch is not on record yet"
+    third = await deliver(courier, row(1, 3), row(3, 1), token=claimed_with)
+    assert [failure.id for failure in third.put_back] == [103, 301]
+    broker.answer(2, 1, Confirmed())
+    assert (await first).confirmed == [201]
+    assert broker.published == [(1, 1), (2, 1)]
 
 
 async def test_nothing_is_remembered_of_a_line_that_has_ended(courier: Courier, broker: Broker) -> None:
