@@ -192,7 +192,7 @@ SELECT count(*)
 -- name: lock_unread_notifications
 -- What is about to be read: one, or all. In one order, so that two who read what they share do not block each other.
 -- $1 user type · $2 user id · $3 notification or NULL
-SELECT n.id, en.id AS event_notification_id, en.shared_read
+SELECT n.id, en.id AS event_notification_id, en.shared_read, clock_timestamp() AS locked_at
   FROM notification AS n
   JOIN event_notification AS en ON en.id = n.event_notification_id
  WHERE n.user_type = $1 AND n.user_id = $2 AND NOT n.is_read AND ($3::bigint IS NULL OR n.id = $3)
