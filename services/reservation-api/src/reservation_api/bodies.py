@@ -15,8 +15,8 @@ from reservation_api.problem import Kind, Problem
 
 FORGOTTEN = 1_048_576
 
-# A string, in which nothing is a number, or a number as JSON writes it. A string without an end matches too: to look for
-# the end of each again and again would take time that grows with the square of the body.
+# A string, in which nothing is a number, or a number as JSON writes it. A string without an end matches too: to search
+# for its end from every quotation mark would take time that grows with the square of the body.
 STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|(-?)(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?', re.DOTALL)
 LARGEST_INTEGER = b"1" + b"0" * 30
 LARGEST_FLOAT = b"1e308"
