@@ -94,6 +94,17 @@ def reader(row: Row) -> Reader:
     )
 
 
+def left_because(row: Row, event: Told) -> str | None:
+    """Why the person must not see it any more, by a `row` of find_readers; None while they may."""
+    match UserType(row["user_type"]):
+        case UserType.RESTAURANT_USER if row["restaurant_id"] != event.restaurant_id:
+            return "the recipient has left the restaurant"
+        case UserType.AGENCY_USER if row["agency_id"] != event.data.agency_id:
+            return "the recipient has left the agency"
+        case _:
+            return None
+
+
 def frame(row: Row, event: Told) -> NotificationFrame:
     """The same as the inbox would show to its owner at this moment."""
     own_reader = row["user_id"] if row["is_read"] else None

@@ -171,7 +171,7 @@ class Expander:
         for person in (people[identity] for identity in ids if identity in people):
             event, reader = events[person["event_notification_id"]], copies.reader(person)
             sends += channel_sends(person, reader, event, wordings)
-            if wants_live(reader, event.event_type):
+            if wants_live(reader, event.event_type) and copies.left_because(person, event) is None:
                 to = address(person["user_type"], person["user_id"])
                 frames.append(addressed(copies.frame(person, event), [to]))
         written = await store.append_channel_sends(connection, sends) if sends else []
@@ -195,7 +195,7 @@ class Wordings:
 
 def channel_sends(person: asyncpg.Record, reader: Reader, event: Told, wordings: Wordings) -> list[dict[str, Any]]:
     """The L2 rows of one person: to be sent, skipped or withdrawn, each with its reason."""
-    data, withdrawn = event.data, event.withdrawn_because
+    data, withdrawn = event.data, event.withdrawn_because or copies.left_because(person, event)
     occasion = Occasion(
         event_type=event.event_type,
         allowed=channels_for(event.event_type),

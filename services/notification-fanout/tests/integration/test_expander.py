@@ -190,6 +190,27 @@ async def test_a_question_about_an_earlier_version_is_withdrawn_even_if_nobody_a
     assert await stage.count("notification_channel_send", "outcome = 'WITHDRAWN'") == 9
 
 
+async def test_who_has_left_the_restaurant_or_the_agency_is_told_nothing_of_it(stage: Stage) -> None:
+    reservation_id = await stage.reserve()
+    for audience in (Audience.RESTAURANT, Audience.AGENCY):
+        await tell(stage, requested(reservation_id), audience=audience)
+    await stage.pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
+    await stage.pool.execute("UPDATE restaurant_users SET restaurant_id = 11 WHERE id = 50")
+    await stage.pool.execute("UPDATE agency_users SET agency_id = 8 WHERE id = 70")
+    async with stage.screens() as frames, expander(stage) as expanding:
+        await expanding.run_once()
+        await eventually(lambda: len(frames) == 2)
+    assert [to for to, _ in frames_of(frames, "notification")] == [("RESTAURANT_USER:51",), ("RESTAURANT_USER:52",)]
+    left = await stage.pool.fetch(
+        "SELECT user_id, outcome, last_error FROM notification_channel_send WHERE is_sent IS NOT NULL"
+    )
+    assert {tuple(row) for row in left} == {
+        (50, "WITHDRAWN", "the recipient has left the restaurant"),
+        (70, "WITHDRAWN", "the recipient has left the agency"),
+    }
+    assert await stage.count("notification_channel_send", "is_sent IS NULL") == 6
+
+
 async def test_while_rabbitmq_is_away_mail_goes_on_and_the_frames_come_later(stage: Stage) -> None:
     away = Broker(stage.amqp_url, "never connected")
     await tell(stage, requested(1))

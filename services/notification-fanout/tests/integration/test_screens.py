@@ -54,6 +54,24 @@ async def test_a_decision_reaches_every_member_of_staff_and_withdraws_what_was_n
     assert await stage.count("notification_channel_send", "user_type <> 'RESTAURANT_USER' AND is_sent IS NOT NULL") == 0
 
 
+async def test_who_has_left_the_restaurant_sees_nothing_of_what_happens_there(stage: Stage) -> None:
+    async with stage.screens() as frames, stage.replica():
+        reservation_id, question = await asked(stage)
+        await stage.pool.execute("UPDATE restaurant_users SET restaurant_id = 11 WHERE id = 50")
+        read = about_notification(
+            EventType.NOTIFICATION_READ,
+            audience=Audience.RESTAURANT,
+            actor=MARCO,
+            event_notification_id=question,
+            shared=True,
+        )
+        decided = data(reservation_id, status="ACCEPTED", actor=MARCO, action="CONFIRMED")
+        await stage.tell(read, message(EventType.RESERVATION_ACCEPTED, decided, version=2))
+        await eventually(lambda: frames_of(frames, "resolved") and frames_of(frames, "read"))
+    for kind in ("resolved", "read"):
+        assert [to for to, _ in frames_of(frames, kind)] == [STAFF[1:]]
+
+
 async def test_a_customers_cancellation_settles_what_staff_had_open(stage: Stage) -> None:
     async with stage.screens() as frames, stage.replica():
         reservation_id, question = await asked(stage)

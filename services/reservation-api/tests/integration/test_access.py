@@ -1,4 +1,5 @@
-"""Every route by every user type, with an own and a foreign object: nobody reads or acts on what is not theirs."""
+"""Every route by every user type, with an object that is theirs, is another's or was theirs once: nobody reads or acts
+on what is not theirs."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -24,6 +25,12 @@ STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER
 
 CUSTOMER, STAFF, ADMIN = {"CUSTOMER"}, {"RESTAURANT_USER"}, {"ADMIN_USER"}
 ASKERS, ANYONE = {"CUSTOMER", "AGENCY_USER"}, set(PEOPLE)
+
+# People who may change their place: to the other restaurant, to the other agency.
+MOVES = {
+    "RESTAURANT_USER": "UPDATE restaurant_users SET restaurant_id = {0} WHERE id = 50",
+    "AGENCY_USER": "UPDATE agency_users SET agency_id = {1} WHERE id = 70",
+}
 
 SELECTION = {"level": "event_outbox", "ids": [1]}
 # Who ever may, what is sent, and whether the route is about one object, which may be somebody else's.
@@ -74,8 +81,8 @@ class World:
         reservation: int = await self._pool.fetchval(
             """
             WITH made AS (
-                INSERT INTO reservation (customer_id, restaurant_id, party_size, slot_time)
-                VALUES ($1, $2, 2, $3)
+                INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time)
+                VALUES ($1, $2, 7, 2, $3)
                 RETURNING id
             )
             INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload)
@@ -117,13 +124,45 @@ async def test_every_route_is_closed_to_whom_it_should_be(person: Person, pool: 
     world, wrong = World(pool), []
     for (method, template), (allowed, sent, has_owner) in MATRIX.items():
         for user_type, user_id in PEOPLE.items():
-            for own in (True, False) if has_owner else (True,):
-                path, body = await world.request(template, sent, user_type, own=own)
+            columns = ["theirs", "another's", "was theirs once"] if has_owner else ["theirs"]
+            for column in columns:
+                if column == "was theirs once" and user_type not in MOVES:
+                    continue  # what is a customer's or an admin's stays theirs
+                path, body = await world.request(template, sent, user_type, own=column != "another's")
+                if column == "was theirs once":
+                    await pool.execute(MOVES[user_type].format(11, 8))
                 answer = await person(user_type, user_id).request(method, path, json=body)
-                expected = 403 if user_type not in allowed else 200 if own else 404
+                if column == "was theirs once":
+                    await pool.execute(MOVES[user_type].format(10, 7))
+                expected = 403 if user_type not in allowed else 200 if column == "theirs" else 404
                 if answer.status_code != expected:
-                    wrong.append((method, template, user_type, own, expected, answer.status_code, answer.text))
+                    wrong.append((method, template, user_type, column, expected, answer.status_code, answer.text))
     assert wrong == []
+
+
+async def test_who_has_moved_finds_nothing_of_the_former_place_and_changes_nothing_there(
+    person: Person, pool: Pool
+) -> None:
+    await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
+    world = World(pool)
+    for user_type, move in MOVES.items():
+        client = person(user_type, PEOPLE[user_type])
+        own = await world.notification(user_type, own=True)
+        assert (await client.get("/notifications/unread-count")).json() == {"unread": 1}
+        await pool.execute(move.format(11, 8))
+        for params in ({}, {"unread": "true"}):
+            assert (await client.get("/notifications", params=params)).json()["items"] == []
+        assert (await client.get("/notifications/unread-count")).json() == {"unread": 0}
+        assert (await client.post("/notifications/read-all")).json() == {"read": 0}
+        for body in ({"actionType": "DISMISSED"}, {"actionType": "REJECTED"}):
+            assert (await client.post(f"/notifications/{own}/actions", json=body)).status_code == 404
+        assert (await client.post(f"/notifications/{own}/read")).status_code == 404
+        await pool.execute(move.format(10, 7))
+        assert [item["id"] for item in (await client.get("/notifications")).json()["items"]] == [own]
+    assert await pool.fetchval("SELECT count(*) FROM event_notification WHERE is_read") == 0
+    assert await pool.fetchval("SELECT count(*) FROM notification WHERE is_read") == 0
+    assert await pool.fetchval("SELECT count(*) FROM notification_action") == 0
+    assert await pool.fetchval("SELECT count(*) FROM reservation WHERE version > 1") == 0
 
 
 async def test_without_a_token_every_route_is_401_and_says_how_to_get_in(api: str) -> None:

@@ -151,6 +151,10 @@ async def test_the_count_is_right_after_everyone_read_at_once(person: Person, po
 async def test_a_page_of_a_vast_inbox_reads_a_page(pool: Pool) -> None:
     """By its index and no more rows than it shows, with a history and a crowd around it."""
     await pool.execute(
+        "INSERT INTO restaurant_users (id, restaurant_id, name)"
+        " SELECT n, 10, 'Staff' FROM generate_series(1000, 1499) AS n"
+    )
+    await pool.execute(
         """
         INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id,
                                         aggregate_version, shared_read)
@@ -166,7 +170,7 @@ async def test_a_page_of_a_vast_inbox_reads_a_page(pool: Pool) -> None:
           FROM event_notification
         """
     )
-    await pool.execute("VACUUM ANALYZE event_notification, notification_restaurant")
+    await pool.execute("VACUUM ANALYZE event_notification, notification_restaurant, restaurant_users")
     for query, rest, index, most in (
         ("list_notifications", f", {2**63 - 1}, 21", "inbox", 25),
         ("list_unread_notifications", f", {2**63 - 1}, 21", "unread", 25),

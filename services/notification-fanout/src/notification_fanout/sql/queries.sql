@@ -121,10 +121,10 @@ UPDATE notification_channel_send
  WHERE notification_channel_send.id = outdated.id
 
 -- name: find_recipients
--- Who was told.
+-- Who was told, and still may see it.
 -- $1 event_notification ids
 SELECT event_notification_id, user_type, user_id
-  FROM notification
+  FROM own_notification
  WHERE event_notification_id = ANY ($1::bigint[])
  ORDER BY event_notification_id, user_id
 
@@ -167,6 +167,7 @@ SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, 
 -- $1 notification ids · $2 their user types
 SELECT told.id, told.event_notification_id, told.user_type, told.user_id, told.title, told.body, told.properties, told.is_read,
        told.created_at, person.name, person.email, person.phone, person.fcm_token, person.locale, person.timezone,
+       person.restaurant_id, person.agency_id,
        wish.channels, wish.event_types, wish.quiet_from, wish.quiet_until,
        (SELECT jsonb_object_agg(channel_type, jsonb_build_array(address, reason))
           FROM undeliverable_address AS dead

@@ -186,7 +186,7 @@ SELECT *
 -- name: count_unread_notifications
 -- $1 user type · $2 user id
 SELECT count(*)
-  FROM notification
+  FROM own_notification
  WHERE user_type = $1 AND user_id = $2 AND NOT is_read
 
 -- name: lock_unread_notifications
@@ -195,7 +195,10 @@ SELECT count(*)
 SELECT n.id, en.id AS event_notification_id, en.shared_read, clock_timestamp() AS locked_at
   FROM notification AS n
   JOIN event_notification AS en ON en.id = n.event_notification_id
- WHERE n.user_type = $1 AND n.user_id = $2 AND NOT n.is_read AND ($3::bigint IS NULL OR n.id = $3)
+ WHERE n.user_type = $1 AND n.user_id = $2 AND NOT n.is_read
+   AND n.id = ANY (ARRAY(SELECT id
+                           FROM own_notification
+                          WHERE user_type = $1 AND user_id = $2 AND NOT is_read AND ($3::bigint IS NULL OR id = $3)))
    AND NOT (en.shared_read AND en.is_read)  -- looked at again when the lock comes: another may have read it meanwhile
  ORDER BY en.id
    FOR UPDATE OF en
