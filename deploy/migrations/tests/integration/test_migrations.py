@@ -12,6 +12,7 @@ import pytest
 
 from tablebell.postgres import Pool
 from tablebell.testing import Database, Servers
+from tablebell_migrations import database
 
 TABLES = {
     "reservation", "event_outbox", "processed_event", "event_notification", "notification", "notification_restaurant",
@@ -56,6 +57,32 @@ async def test_again_changes_nothing(empty_database: str) -> None:
     code, output = await migrate(empty_database)
     assert code == 0
     assert "Running upgrade" not in output
+
+
+async def test_what_was_stored_loses_what_its_audience_may_not_see(empty_database: str) -> None:
+    await asyncio.to_thread(database.upgrade, empty_database, "0040")
+    connection = await asyncpg.connect(empty_database)
+    await connection.execute(
+        """
+        INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id,
+                                        aggregate_version, properties)
+        SELECT gen_random_uuid(), 'RESERVATION_REQUESTED', audience, 1, 10, 1,
+               '{"partySize": 4, "note": "peanut allergy", "actor": {"name": "Marco Riva"}}'
+          FROM unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
+        """
+    )
+    code, output = await migrate(empty_database)
+    assert code == 0, output
+    rows = await connection.fetch(
+        "SELECT audience, ARRAY(SELECT jsonb_object_keys(properties) ORDER BY 1) FROM event_notification"
+    )
+    await connection.close()
+    assert {row[0]: row[1] for row in rows} == {
+        "RESTAURANT": ["actor", "note", "partySize"],
+        "CUSTOMER": ["note", "partySize"],
+        "ADMIN": ["actor", "partySize"],
+        "AGENCY": ["partySize"],
+    }
 
 
 async def test_the_demo_data_can_be_added_again(empty_database: str) -> None:

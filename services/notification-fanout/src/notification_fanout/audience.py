@@ -1,6 +1,7 @@
-"""Who is told of what: the matrix of the contract. Pure."""
+"""Who is told of what: the matrix of the contract, and what of an event each audience may see. Pure."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from tablebell.events import EventType
 from tablebell.people import Audience, Channel
@@ -42,6 +43,30 @@ _ONLY: Mapping[EventType, frozenset[Channel]] = {
     EventType.RESERVATION_VISIT_ENDED: frozenset({Channel.EMAIL, Channel.WEBSOCKET}),
 }
 _EVERY_CHANNEL = frozenset(Channel)
+
+
+# The fields of an event's data that everybody who is told may see. A field that is not named is shown to nobody.
+_SEEN_BY_ALL = (
+    *("reservationId", "customerId", "customerName", "restaurantId", "restaurantName", "agencyId", "partySize"),
+    *("slotTime", "timezone", "status", "proposedTime", "previousSlotTime", "previousPartySize", "action", "reminder"),
+)
+# The note may hold what only the guest and the restaurant need to know, such as an illness. The actor may be a member
+# of staff, whose name is the restaurant's affair.
+_SEEN: Mapping[Audience, tuple[str, ...]] = {
+    RESTAURANT: (*_SEEN_BY_ALL, "note", "actor"),
+    CUSTOMER: (*_SEEN_BY_ALL, "note"),
+    ADMIN: (*_SEEN_BY_ALL, "actor"),
+    AGENCY: _SEEN_BY_ALL,
+}
+
+
+def properties_for(audience: Audience, data: Mapping[str, Any]) -> dict[str, Any]:
+    """What of an event's data this audience may see: in the inbox, in live frames and in what is stored for it."""
+    return {field: data[field] for field in _SEEN[audience] if field in data}
+
+
+def reads_note(audience: Audience) -> bool:
+    return "note" in _SEEN[audience]
 
 
 def is_told(event_type: EventType, audience: Audience) -> bool:

@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from notification_fanout import screens, store
-from notification_fanout.audience import PLANNED, is_told
+from notification_fanout.audience import PLANNED, is_told, properties_for
 from notification_fanout.incoming import Incoming, ReservationEvent, understand
 from notification_fanout.language import languages
 from notification_fanout.live import Live
@@ -110,7 +110,7 @@ class Listener:
             "slot_time": data.slot_time,
             "shared": is_shared(event.event_type, self._audience),
             "planned": event.event_type in PLANNED,
-            "properties": event.data | {"occurredAt": event.occurred_at},
+            "properties": properties_for(self._audience, event.data) | {"occurredAt": event.occurred_at},
             "headers": incoming.correlation.as_headers(),
             "texts": {code: (text.title, text.body) for code, text in wordings.items()},
         }

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from html import escape
 from typing import Self, TypeAlias
 
+from notification_fanout.audience import reads_note
 from notification_fanout.escaping import cut, gsm, plain, slack
 from notification_fanout.language import Language, Template
 from tablebell.events import EventType, ReservationData
@@ -20,7 +21,6 @@ LONGEST_NAME = 60
 LONGEST_NOTE = 500
 SMS_CHARACTERS = 160
 SMS_NAME_LENGTHS = (40, 28, 20, 14, 10)
-READS_NOTE = (Audience.RESTAURANT, Audience.CUSTOMER)
 
 # Where the greeting goes. NUL is in no text: `plain` leaves none in what people typed.
 GREETING = "\x00"
@@ -94,7 +94,7 @@ class Wording:
 
     def _details(self) -> dict[str, str]:
         details = {label: self._fields[label] for label in ("restaurant", "customer", "when", "party")}
-        if self._data.note and self._audience in READS_NOTE:
+        if self._data.note and reads_note(self._audience):
             details["note"] = plain(self._data.note, LONGEST_NOTE)
         return details
 

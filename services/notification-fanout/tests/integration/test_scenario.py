@@ -3,8 +3,8 @@
 import pytest
 
 from notification_fanout.audience import AUDIENCES
-from tablebell.events import EventType
-from tablebell.people import Audience
+from tablebell.events import Actor, EventType
+from tablebell.people import Audience, UserType
 from tablebell.testing import eventually
 
 from .stage import SLOT, Stage, data, frames_of, message, requested
@@ -84,6 +84,26 @@ async def test_a_reservation_without_an_agency_concerns_none(stage: Stage) -> No
     assert await stage.count("notification_agency") == 0
     assert await stage.count("event_notification", "audience = 'AGENCY'") == 0
     assert await stage.count("notification") == 6
+
+
+async def test_each_audience_sees_only_what_it_may(stage: Stage) -> None:
+    marco = Actor(user_type=UserType.RESTAURANT_USER, user_id=51, name="Marco Riva")
+    reservation = data(1, note="peanut allergy", actor=marco, action="REJECTED", status="CANCELLED")
+    async with stage.screens() as frames, stage.replica():
+        await stage.tell(message(EventType.RESERVATION_CANCELLED, reservation | {"unheardOf": "secret"}, version=2))
+        await eventually(lambda: len(frames) == 7)
+        await eventually(lambda: stage.processed(1))
+    rows = await stage.pool.fetch("SELECT audience, properties FROM event_notification")
+    stored = {row["audience"]: row["properties"] for row in rows}
+    live = {to.rpartition(":")[0]: frame["properties"] for (to,), frame in frames_of(frames, "notification")}
+    for audience in Audience:
+        assert live[audience.user_type] == stored[audience]
+        assert stored[audience]["customerName"] == "Anna Bianchi"
+    assert {audience for audience, seen in stored.items() if "peanut" in str(seen)} == {"RESTAURANT", "CUSTOMER"}
+    assert {audience for audience, seen in stored.items() if "Marco" in str(seen)} == {"RESTAURANT", "ADMIN"}
+    assert "secret" not in str(stored)
+    told = await stage.pool.fetch("SELECT user_type, message FROM notification_channel_send")
+    assert {row["user_type"] for row in told if "peanut" in str(row["message"])} == {"RESTAURANT_USER", "CUSTOMER"}
 
 
 async def test_the_live_frame_is_what_the_inbox_shows(stage: Stage) -> None:

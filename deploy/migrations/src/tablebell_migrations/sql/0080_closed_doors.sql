@@ -30,3 +30,14 @@ CREATE OR REPLACE VIEW inbox WITH (security_invoker = true) AS
              AND (n.shared_read OR n.event_type = 'RESERVATION_POSTPONED')
            LIMIT 1
       ) AS first ON true;
+
+-- Properties are made for each audience: the note is for the guest and the restaurant, the actor for the restaurant and the
+-- operators. What was stored before loses what its audience may not see.
+UPDATE event_notification
+   SET properties = CASE audience
+                        WHEN 'ADMIN' THEN properties - 'note'
+                        WHEN 'AGENCY' THEN properties - ARRAY['note', 'actor']
+                        ELSE properties - 'actor'
+                    END
+ WHERE (audience IN ('ADMIN', 'AGENCY') AND properties ->> 'note' IS NOT NULL)
+    OR (audience IN ('CUSTOMER', 'AGENCY') AND properties ->> 'actor' IS NOT NULL);
