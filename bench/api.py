@@ -23,6 +23,7 @@ import jwt
 from bench.harness import Figure, Rig
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually
+from tablebell_local.unlimited import UNLIMITED
 
 SECRET = "only-for-measurements-0123456789abcdef"  # noqa: S105 - of a server that lives as long as the run
 RESTAURANT = 11  # always open
@@ -221,8 +222,7 @@ async def server(database: Database, *, without_outbox: bool = False) -> AsyncIt
         "JWT_AUDIENCE": "tablebell",
         "HOST": "127.0.0.1",
         "PORT": str(port),
-        "RATE_LIMIT_PER_SECOND": "1000000",
-        "RATE_LIMIT_BURST": "1000000",
+        **UNLIMITED,
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", *module, env=environment, stdout=asyncio.subprocess.DEVNULL

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from bench.harness import Rig
 from tablebell.testing import Database
 from tablebell_local.parts import FCM_PROJECT, SPECS
+from tablebell_local.unlimited import UNLIMITED
 
 READY_SECONDS = 60.0
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -88,9 +89,7 @@ async def running_system(rig: Rig) -> AsyncIterator[Running]:
             try:
                 for spec in SPECS:
                     ports = {setting: str(site.port(name)) for setting, (name, _) in spec.ports.items()}
-                    # Every asker of the bench shares a few identities: the limit is not what is measured.
-                    unlimited = {"RATE_LIMIT_PER_SECOND": "100000", "RATE_LIMIT_BURST": "100000"}
-                    settings = spec.settings(site) | ports | unlimited | {"LOG_LEVEL": "WARNING"}
+                    settings = spec.settings(site) | ports | UNLIMITED | {"LOG_LEVEL": "WARNING"}
                     running.parts[spec.name] = await _start(spec.name, spec.module, settings)
                 for spec in SPECS:
                     await _ready(running.parts[spec.name], site.port(next(iter(spec.ports.values()))[0]))

@@ -10,6 +10,7 @@ from tablebell_local.part import bring_up
 from tablebell_local.service import Service
 from tablebell_local.stack import together
 from tablebell_local.system import System
+from tablebell_local.unlimited import UNLIMITED
 
 SCALE = {
     "reservation-api": 2,
@@ -42,8 +43,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(instance: Instance, overrides: Mapping[str, str], *, attach: bool) -> AsyncIterator[Stage]:
+async def open_stage(instance: Instance, settings: Mapping[str, str], *, attach: bool) -> AsyncIterator[Stage]:
     """A fresh instance, ended in the end with its logs and data left to look at; or one that runs, and goes on."""
+    overrides = {**UNLIMITED, **settings}
     system = System(instance)
     async with instance.locked():
         system.stack.programs.ensure()

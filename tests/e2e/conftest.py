@@ -12,10 +12,11 @@ from tests.e2e.table import Table
 
 from tablebell_local.instance import Instance
 from tablebell_local.system import System
+from tablebell_local.unlimited import UNLIMITED
 
 INSTANCE = "test-e2e"
 # A killed worker's rows are free again after its lease: the tests wait for that.
-OVERRIDES = {"LEASE_SECONDS": "4", "POLL_SECONDS": "2"}
+OVERRIDES = UNLIMITED | {"LEASE_SECONDS": "4", "POLL_SECONDS": "2"}
 
 
 def start_what_is_missing() -> None:

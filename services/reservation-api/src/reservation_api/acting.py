@@ -2,7 +2,7 @@
 
 In one transaction, under the lock of the reservation: the new version, the action that made it, its event, its
 reminders, and what was still to be sent about the old version withdrawn. Locks are taken in one order: the reservation,
-then what staff share about it, then its sends.
+then the customer's limits, then what staff share about it, then its sends.
 """
 
 from dataclasses import replace
@@ -14,8 +14,10 @@ import asyncpg
 
 from reservation_api import store
 from reservation_api.asking import double_booking
+from reservation_api.domain.limits import Limits
 from reservation_api.domain.reservation import RULES, Act, Illegal, Reservation, Status, TooLate, perform
 from reservation_api.domain.schedule import plan
+from reservation_api.limiting import limit_problem
 from reservation_api.metrics import DECISIONS_LOST
 from reservation_api.people import Person
 from reservation_api.problem import Handled, Kind, Problem, not_found
@@ -27,8 +29,9 @@ from tablebell.postgres import Connection
 class Held:
     """A reservation under its lock."""
 
-    def __init__(self, connection: Connection, row: store.Row) -> None:
+    def __init__(self, connection: Connection, row: store.Row, limits: Limits) -> None:
         self.connection = connection
+        self._limits = limits
         self.row = row
         self.id: int = row["id"]
         self.reservation = Reservation(
@@ -41,11 +44,11 @@ class Held:
         )
 
     @classmethod
-    async def take(cls, connection: Connection, reservation_id: int) -> "Held":
+    async def take(cls, connection: Connection, reservation_id: int, limits: Limits) -> "Held":
         row = await store.lock_reservation(connection, reservation_id)
         if row is None:
             raise not_found("reservation")
-        return cls(connection, row)
+        return cls(connection, row, limits)
 
     async def act(
         self, act: Act, person: Person, *, via: tuple[int, int] | None = None, **desired: Any
@@ -56,6 +59,7 @@ class Held:
             after = perform(act, replace(self.reservation, **desired), person.user_type, datetime.now(UTC))
         except Illegal as illegal:
             raise await self._refusal(illegal) from None
+        await self._check_limits(act, person, after)
         shared = await store.lock_shared_notifications(self.connection, self.id, self.reservation.version, *person.key)
         if via is None and shared:
             via = (shared[0]["id"], shared[0]["notification_id"])
@@ -83,11 +87,20 @@ class Held:
         changed = {field: getattr(after, field) for field in ("status", "version", "slot_time", "party_size", "note")}
         return view({**dict(self.row), **changed, "proposed_time": after.proposed_time, "updated_at": at})
 
+    async def _check_limits(self, act: Act, person: Person, after: Reservation) -> None:
+        if act not in {Act.CHANGE, Act.CONFIRM_PROPOSAL}:
+            return
+        limits = self._limits if act is Act.CHANGE else self._limits.of_confirmation()
+        new_time = after.slot_time if after.slot_time != self.row["slot_time"] else None
+        reached = await store.find_reached_limit(self.connection, self.row, person.key, new_time, limits)
+        if reached is not None:
+            raise limit_problem(reached, limits, _field_of_time(act))
+
     async def _write(self, after: Reservation, act: Act) -> datetime:
         try:
             return await store.change_reservation(self.connection, self.id, after)
         except asyncpg.UniqueViolationError:
-            raise double_booking("slotTime" if act is Act.CHANGE else "actionType") from None
+            raise double_booking(_field_of_time(act)) from None
 
     def _reminders(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
         planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), at)
@@ -99,6 +112,10 @@ class Held:
             return Problem(Kind.NOT_POSSIBLE_NOW, str(illegal))
         acted = await store.find_resulting_action(self.connection, self.id, self.reservation.version)
         return already_handled(acted) if acted else Problem(Kind.NOT_POSSIBLE_NOW, str(illegal))
+
+
+def _field_of_time(act: Act) -> str:
+    return "slotTime" if act is Act.CHANGE else "actionType"
 
 
 def already_handled(action: store.Row) -> Problem:

@@ -75,8 +75,8 @@ def build_app(
     )
     restaurants = Restaurants(settings.restaurant_cache_seconds)
     reservations = Reservations(pool)
-    deciding = Deciding(pool, restaurants, announcer, horizon)
-    asking = Asking(pool, restaurants, idempotency, announcer, horizon)
+    deciding = Deciding(pool, restaurants, announcer, horizon=horizon, limits=settings.limits)
+    asking = Asking(pool, restaurants, idempotency, announcer, horizon=horizon, limits=settings.limits)
 
     app.include_router(customer_routes(auth, asking, reservations, deciding))
     app.include_router(restaurant_routes(auth, reservations, deciding))

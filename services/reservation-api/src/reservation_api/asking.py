@@ -6,8 +6,10 @@ import asyncpg
 from pydantic import ConfigDict
 
 from reservation_api import store
+from reservation_api.domain.limits import Limits
 from reservation_api.domain.restaurant import Refused
 from reservation_api.idempotency import Idempotency
+from reservation_api.limiting import limit_problem
 from reservation_api.metrics import RESERVATIONS
 from reservation_api.problem import FieldError, Kind, Problem
 from reservation_api.reservations import ReservationView, view
@@ -43,13 +45,16 @@ class Asking:
         restaurants: Restaurants,
         idempotency: Idempotency,
         announcer: Announcer,
+        *,
         horizon: timedelta,
+        limits: Limits,
     ) -> None:
         self._pool = pool
         self._restaurants = restaurants
         self._idempotency = idempotency
         self._announcer = announcer
         self._horizon = horizon
+        self._limits = limits
 
     async def ask(self, identity: Identity, request: Ask, key: str | None) -> ReservationView:
         if key is None:
@@ -86,11 +91,14 @@ class Asking:
                 slot_time=slot_time,
                 note=request.note,
                 headers=current().as_headers(),
+                limits=self._limits,
             )
         except asyncpg.UniqueViolationError:
             raise double_booking("slotTime") from None
         if row is None:
             raise _not_their_customer()
+        if row["reached"] is not None:
+            raise limit_problem(row, self._limits, "slotTime")
         given = {
             "customer_id": request.customer_id,
             "restaurant_id": restaurant.id,

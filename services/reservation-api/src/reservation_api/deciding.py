@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import ConfigDict, model_validator
 
 from reservation_api.acting import Held
+from reservation_api.domain.limits import Limits
 from reservation_api.domain.reservation import ALIVE, RULES, Act
 from reservation_api.domain.restaurant import Refused
 from reservation_api.metrics import RESERVATIONS
@@ -47,8 +48,11 @@ class Change(Body):
 
 
 class Deciding:
-    def __init__(self, pool: Pool, restaurants: Restaurants, announcer: Announcer, horizon: timedelta) -> None:
+    def __init__(
+        self, pool: Pool, restaurants: Restaurants, announcer: Announcer, *, horizon: timedelta, limits: Limits
+    ) -> None:
         self._pool = pool
+        self._limits = limits
         self._restaurants = restaurants
         self._announcer = announcer
         self._horizon = horizon
@@ -58,7 +62,7 @@ class Deciding:
     ) -> ReservationView:
         async def work(connection: Connection) -> ReservationView:
             staff = await find_person(connection, identity)
-            held = await Held.take(connection, reservation_id)
+            held = await self.hold(connection, reservation_id)
             if held.row["restaurant_id"] != staff.restaurant_id:
                 raise not_found("reservation")
             desired = await self.proposal(held, proposed_time)
@@ -95,6 +99,9 @@ class Deciding:
         self.told(Act.CANCEL)
         return answer
 
+    async def hold(self, connection: Connection, reservation_id: int) -> Held:
+        return await Held.take(connection, reservation_id, self._limits)
+
     async def proposal(self, held: Held, proposed_time: datetime | None) -> dict[str, Any]:
         """What a proposal sets, if the restaurant is open then."""
         if proposed_time is None:
@@ -107,7 +114,7 @@ class Deciding:
         RESERVATIONS.labels(RULES[act].event_type).inc()
 
     async def _take_own(self, connection: Connection, identity: Identity, reservation_id: int) -> Held:
-        held = await Held.take(connection, reservation_id)
+        held = await self.hold(connection, reservation_id)
         if held.row["customer_id"] != identity.user_id:
             raise not_found("reservation")
         return held

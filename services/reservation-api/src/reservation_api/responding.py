@@ -62,7 +62,7 @@ class Responding:
             notification = await store.find_notification(connection, *person.key, notification_id)
             if notification is None:
                 raise not_found("notification")
-            held = await Held.take(connection, notification["reservation_id"])
+            held = await self._deciding.hold(connection, notification["reservation_id"])
             done = await self._act(held, person, notification, response)
             answered = await store.find_notification(connection, *person.key, notification_id)
             if answered is None:

@@ -1,11 +1,15 @@
 """What reservation-api is told by its environment."""
 
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field
 
+from reservation_api.domain.limits import Limits
 from tablebell.settings import DatabaseSettings, Origins, Port, Seconds, ServiceSettings
 from tablebell.tokens import TokenSettings
+
+Limit = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
 class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
@@ -15,6 +19,25 @@ class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
     rate_limit_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     body_limit_bytes: Annotated[int, Field(ge=1_024, le=1_048_576)] = 16_384
     booking_horizon_days: Annotated[int, Field(ge=1, le=3_650)] = 730
+    open_requests_per_customer: Limit = 10
+    """Requests that nobody has decided on yet. 0 is no limit, here and below."""
+    open_requests_per_restaurant: Limit = 1_000
+    requests_per_hour: Limit = 30
+    """For each customer."""
+    changes_per_hour: Limit = 10
+    """For each person, cancellations included."""
+    table_gap_minutes: Annotated[int, Field(ge=0, le=1_440)] = 120
+    """Between two tables of one customer."""
     restaurant_cache_seconds: Seconds = 5.0
     cors_allowed_origins: Origins = ()
     """The pages that browsers may call us from; none unless named."""
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            open_requests_per_customer=self.open_requests_per_customer,
+            open_requests_per_restaurant=self.open_requests_per_restaurant,
+            requests_per_hour=self.requests_per_hour,
+            changes_per_hour=self.changes_per_hour,
+            table_gap=timedelta(minutes=self.table_gap_minutes),
+        )

@@ -6,6 +6,7 @@ from typing import Any
 
 from asyncpg import Record
 
+from reservation_api.domain.limits import Limits
 from reservation_api.domain.reservation import Action, Reservation
 from tablebell.people import UserType
 from tablebell.postgres import Connection, Pool
@@ -37,9 +38,21 @@ async def ask_reservation(
     slot_time: datetime,
     note: str | None,
     headers: Mapping[str, str],
+    limits: Limits,
 ) -> Record | None:
     return await session.fetchrow(
-        SQL["ask_reservation"], *asker, customer_id, *restaurant, party_size, slot_time, note, headers
+        SQL["ask_reservation"],
+        *asker,
+        customer_id,
+        *restaurant,
+        party_size,
+        slot_time,
+        note,
+        headers,
+        limits.table_gap,
+        limits.open_requests_per_customer,
+        limits.open_requests_per_restaurant,
+        limits.requests_per_hour,
     )
 
 
@@ -76,6 +89,21 @@ async def change_reservation(connection: Connection, reservation_id: int, to: Re
         to.note,
     )
     return changed
+
+
+async def find_reached_limit(
+    connection: Connection, reservation: Row, changer: tuple[UserType, int], new_time: datetime | None, limits: Limits
+) -> Record | None:
+    return await connection.fetchrow(
+        SQL["find_reached_limit"],
+        reservation["customer_id"],
+        reservation["restaurant_id"],
+        *changer,
+        reservation["id"],
+        new_time,
+        limits.table_gap,
+        limits.changes_per_hour,
+    )
 
 
 async def append_events(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -44,6 +44,10 @@ async def _start(database: Database) -> Replica:
         "PORT": str(port),
         "LOG_LEVEL": "ERROR",
         "RATE_LIMIT_BURST": "10000",
+        "OPEN_REQUESTS_PER_CUSTOMER": "0",
+        "REQUESTS_PER_HOUR": "0",
+        "CHANGES_PER_HOUR": "0",
+        "TABLE_GAP_MINUTES": "0",
     }
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "reservation_api", env=environment)
     return Replica(f"http://127.0.0.1:{port}", process)

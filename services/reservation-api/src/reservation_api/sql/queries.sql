@@ -17,17 +17,23 @@ SELECT name, restaurant_id
 
 -- name: ask_reservation
 -- The reservation and its event in one statement: both are there or neither, for the price of one round trip. Returns
--- nothing when the customer is not the asker's. $1 asker's type · $2 asker's id · $3 customer · $4 restaurant, $5 its name,
--- $6 its timezone · $7 party size · $8 slot time · $9 note · $10 headers
-WITH asker AS (
+-- nothing when the customer is not the asker's, and the limit instead of a reservation when one is reached. $1 asker's type ·
+-- $2 asker's id · $3 customer · $4 restaurant, $5 its name, $6 its timezone · $7 party size · $8 slot time · $9 note ·
+-- $10 headers · $11 table gap · $12 open requests per customer, $13 per restaurant · $14 requests per hour
+WITH asker AS MATERIALIZED (
     SELECT c.id AS customer_id, c.name AS customer_name, c.agency_id, coalesce(a.name, c.name) AS actor_name
       FROM customer AS c
       LEFT JOIN agency_users AS a ON $1 = 'AGENCY_USER' AND a.id = $2 AND a.agency_id = c.agency_id
      WHERE c.id = $3 AND (a.id IS NOT NULL OR ($1 = 'CUSTOMER' AND c.id = $2))
+), limited AS MATERIALIZED (
+    SELECT reached, retry_seconds
+      FROM asker
+     CROSS JOIN LATERAL reached_limit(asker.customer_id, $4, NULL, NULL, NULL, $8, $11, $12, $13, $14, 0)
 ), reserved AS (
     INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, note)
     SELECT customer_id, $4, agency_id, $7, $8, $9
       FROM asker
+     WHERE NOT EXISTS (SELECT FROM limited)
     RETURNING id, agency_id, status, version, created_at, updated_at
 ), told AS (
     INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, headers, available_at, created_at)
@@ -41,8 +47,10 @@ WITH asker AS (
       FROM reserved, asker
 )
 SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, reserved.version, reserved.created_at,
-       reserved.updated_at
-  FROM reserved, asker
+       reserved.updated_at, limited.reached, limited.retry_seconds
+  FROM asker
+  LEFT JOIN limited ON true
+  LEFT JOIN reserved ON true
 
 -- name: find_reservation_of_customer
 -- $1 reservation · $2 customer
@@ -98,6 +106,12 @@ UPDATE reservation
        updated_at = greatest(clock_timestamp(), updated_at + interval '1 microsecond')
  WHERE id = $1
 RETURNING updated_at
+
+-- name: find_reached_limit
+-- Of a change of a reservation. $1 customer · $2 restaurant · $3 changer's type · $4 changer's id · $5 reservation · $6 new time
+-- or NULL · $7 table gap · $8 changes per hour
+SELECT reached, retry_seconds
+  FROM reached_limit($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, $8)
 
 -- name: append_events
 -- $1 the rows, as a JSON array of objects

@@ -1,0 +1,15 @@
+"""The answer to a request that would pass a limit: which limit it is, and when to try again."""
+
+from reservation_api import store
+from reservation_api.domain.limits import Limits, reason
+from reservation_api.metrics import LIMITS_REACHED
+from reservation_api.problem import FieldError, Kind, Problem
+
+
+def limit_problem(row: store.Row, limits: Limits, field: str) -> Problem:
+    """From a row with `reached` and `retry_seconds`; `field` is what holds the time."""
+    LIMITS_REACHED.labels(row["reached"]).inc()
+    detail = reason(row["reached"], limits)
+    if row["reached"] == "table_gap":
+        return Problem(Kind.DOUBLE_BOOKING, detail, errors=[FieldError(field=field, message=detail)])
+    return Problem(Kind.LIMIT_REACHED, detail, headers={"Retry-After": str(row["retry_seconds"])})
