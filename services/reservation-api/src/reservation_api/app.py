@@ -5,8 +5,10 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
+from starlette.responses import HTMLResponse
 
 from reservation_api.asking import Asking
 from reservation_api.auth import Auth
@@ -18,6 +20,7 @@ from reservation_api.observing import Observed
 from reservation_api.outbox_admin import OutboxAdmin
 from reservation_api.preferences import PreferenceBook
 from reservation_api.problem import ProblemBody, answer_with_problems
+from reservation_api.protecting import Protected, page_policy
 from reservation_api.ratelimit import RateLimit
 from reservation_api.reservations import Reservations
 from reservation_api.responding import Responding
@@ -60,6 +63,7 @@ def build_app(
     settings: Settings, pool: Pool, announcer: Announcer, idempotency: Idempotency, health: Health
 ) -> FastAPI:
     app = FastAPIOffline(
+        docs_url=None,
         title="Tablebell reservations",
         version="1.0.0",
         description=DESCRIPTION,
@@ -67,7 +71,6 @@ def build_app(
         redoc_url=None,
         # A path is one path: a redirect would lose the body and the method for some clients.
         redirect_slashes=False,
-        swagger_ui_parameters={"persistAuthorization": True},
     )
     horizon = timedelta(days=settings.booking_horizon_days)
     auth = Auth(
@@ -94,13 +97,25 @@ def build_app(
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Correlation-Id", "traceparent"],
         expose_headers=["Retry-After", "X-Correlation-Id"],
     )
-    app.add_middleware(Observed)  # added last: the outermost
+    app.add_middleware(Observed)
+    app.add_middleware(Protected)  # added last: the outermost
     describe(app)
     return app
 
 
 def describe(app: FastAPI) -> None:
-    """The schema of a problem, to which every route's errors refer."""
+    """The page of the documentation, and the schema of a problem, to which every route's errors refer."""
+    page = get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title=app.title,
+        swagger_js_url="/static-offline-docs/swagger-ui-bundle.js",
+        swagger_css_url="/static-offline-docs/swagger-ui.css",
+        swagger_favicon_url="/static-offline-docs/favicon.png",
+    ).body
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(page, headers={"Content-Security-Policy": page_policy(bytes(page))})
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -13,12 +13,14 @@ from tablebell.tracing import SpanKind, annotate, traced
 
 log = structlog.get_logger(__name__)
 
+# A client may send any word as its method: only these become labels.
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Asked for every few seconds by machines: not worth a line each.
 QUIET = ("/health/", "/metrics")
 
 
 class Observed:
-    """ASGI middleware, the outermost one."""
+    """ASGI middleware around everything that may fail."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -39,7 +41,7 @@ class Observed:
             await send(message)
 
         begun = Correlation.begin(headers.get("x-correlation-id"), headers.get("traceparent"))
-        with traced(begun, scope["method"], headers, SpanKind.SERVER) as correlation:
+        with traced(begun, _method(scope), headers, SpanKind.SERVER) as correlation:
             try:
                 await self._app(scope, receive, watched_send)
             except Exception:
@@ -49,10 +51,15 @@ class Observed:
             _record(scope, status, time.perf_counter() - began)
 
 
+def _method(scope: Scope) -> str:
+    method: str = scope["method"]
+    return method if method in METHODS else "unknown"
+
+
 def _record(scope: Scope, status: int, seconds: float) -> None:
     # The template, not the path: a path holds ids, and a label must not.
     route = getattr(scope.get("route"), "path", "unknown")
-    method = scope["method"] if route != "unknown" else "unknown"
+    method = _method(scope) if route != "unknown" else "unknown"
     REQUESTS.labels(method, route, str(status)).inc()
     LATENCY.labels(method, route).observe(seconds)
     annotate(name=f"{method} {route}", failed=status >= 500, status=status)

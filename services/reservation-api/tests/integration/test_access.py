@@ -62,7 +62,6 @@ OPEN_TO_ALL = {
     "/health/ready",
     "/metrics",
     "/docs",
-    "/docs/oauth2-redirect",
     "/openapi.json",
     "/static-offline-docs",
 }

@@ -191,3 +191,14 @@ async def test_requests_are_counted_by_template_and_status(person: Person, api: 
     assert f"api_requests_total{{{labels}}}" in metrics
     assert 'api_reservations_total{event_type="RESERVATION_REQUESTED"}' in metrics
     assert "/4711" not in metrics
+
+
+async def test_a_method_that_nobody_knows_is_no_label(person: Person, api: str) -> None:
+    anna = person("CUSTOMER", 5)
+    for method in ("PROPFIND", "PURGE", "M-SEARCH"):
+        assert (await anna.request(method, "/customer/reservation")).status_code == 405
+    # uvicorn's parser refuses what is no method at all before anybody sees it.
+    assert (await anna.request("BREW", "/customer/reservation")).status_code == 400
+    metrics = (await anna.get("/metrics")).text
+    assert not [method for method in ("PROPFIND", "PURGE", "M-SEARCH", "BREW") if method in metrics]
+    assert 'method="unknown",route="/customer/reservation",status="405"' in metrics
