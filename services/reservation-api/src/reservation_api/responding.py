@@ -82,7 +82,8 @@ class Responding:
         if act is None and response.action_type not in {Action.DISMISSED, Action.CUSTOM}:
             raise Problem(Kind.NOT_POSSIBLE_NOW, f"{response.action_type} does not answer this notification.")
         if act is None and not is_shared:
-            await _append_action(held, person, notification, response.action_type, decides=False)
+            if not await store.has_acted(held.connection, held.id, notification["id"], response.action_type):
+                await _append_action(held, person, notification, response.action_type, decides=False)
             return None
         first = await store.find_first_action(held.connection, held.id, notification["aggregate_version"])
         if first is not None:

@@ -132,6 +132,10 @@ async def find_resulting_action(connection: Connection, reservation_id: int, ver
     return await connection.fetchrow(SQL["find_resulting_action"], reservation_id, version)
 
 
+async def has_acted(connection: Connection, reservation_id: int, notification_id: int, action: Action) -> bool:
+    return bool(await connection.fetchval(SQL["has_acted"], reservation_id, notification_id, action))
+
+
 async def append_action(
     connection: Connection,
     *,
@@ -268,6 +272,10 @@ async def append_intervention(
     connection: Connection, *, level: str, act: str, row_ids: Sequence[int], chosen: Mapping[str, Any], admin_id: int
 ) -> None:
     await connection.execute(SQL["append_intervention"], level, act, row_ids, chosen, admin_id)
+
+
+async def append_admin_read(connection: Connection, admin_id: int, subject: str, reservation_id: int) -> None:
+    await connection.execute(SQL["append_admin_read"], admin_id, subject, reservation_id)
 
 
 async def trace_reservation(session: Session, reservation_id: int) -> Record | None:

@@ -9,6 +9,7 @@ from reservation_api.problem import not_found
 from reservation_api.reservations import ReservationView, view
 from tablebell.events import Wire
 from tablebell.postgres import Pool
+from tablebell.tokens import Identity
 
 
 class TracedEvent(Wire):
@@ -100,15 +101,14 @@ class Tracing:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def trace(self, reservation_id: int) -> Trace:
+    async def trace(self, identity: Identity, reservation_id: int) -> Trace:
+        """It shows people's addresses and doings, so it is on record who looked."""
         # One snapshot, so that the parts of the story agree.
-        async with (
-            self._pool.acquire() as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
+        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
             reservation = await store.trace_reservation(connection, reservation_id)
             if reservation is None:
                 raise not_found("reservation")
+            await store.append_admin_read(connection, identity.user_id, "trace", reservation_id)
             events = await store.trace_events(connection, reservation_id)
             notifications = await store.trace_notifications(connection, reservation_id)
             sends = await store.trace_channel_sends(connection, [row["id"] for row in notifications])

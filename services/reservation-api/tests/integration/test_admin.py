@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 
+import asyncpg
 import httpx
 import pytest
 
@@ -316,3 +317,22 @@ async def test_the_trace_tells_the_whole_story(admin: httpx.AsyncClient, person:
     (action,) = trace["actions"]
     assert (action["actorName"], action["action"], action["firstToAct"]) == ("Marco Riva", "CONFIRMED", True)
     assert (await admin.get("/admin/reservation/4711/trace")).status_code == 404
+
+
+async def test_it_is_on_record_which_admin_read_a_trace_and_nobody_can_take_it_back(
+    person: Person, database: Database, pool: Pool
+) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    for admin in (1, 2, 1):
+        assert (await person("ADMIN_USER", admin).get(f"/admin/reservation/{reservation}/trace")).status_code == 200
+    await person("CUSTOMER", 5).get(f"/admin/reservation/{reservation}/trace")
+    await person("ADMIN_USER", 1).get("/admin/reservation/4711/trace")
+    rows = await pool.fetch("SELECT actor_id, subject, reservation_id FROM admin_read ORDER BY id")
+    assert [tuple(row) for row in rows] == [(admin, "trace", reservation) for admin in (1, 2, 1)]
+    service = await connect(database.url_of("reservation_api"), "test")
+    try:
+        for forbidden in ("UPDATE admin_read SET actor_id = 9", "DELETE FROM admin_read", "SELECT FROM admin_read"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await service.execute(forbidden)
+    finally:
+        await service.close()

@@ -164,6 +164,18 @@ async def test_dismissing_resolves_for_all_and_leaves_the_reservation_to_its_own
     assert [tuple(row.values()) for row in rows] == [("DISMISSED", True), ("CONFIRMED", False)]
 
 
+async def test_what_is_dismissed_again_and_again_is_dismissed_once(person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    (own,) = await told(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
+    (agents,) = await told(pool, reservation, audience="AGENCY", people=("AGENCY_USER", [70]))
+    customer, agent = person("CUSTOMER", 5), person("AGENCY_USER", 70)
+    dismissals = [customer.post(f"/notifications/{own}/actions", json={"actionType": "DISMISSED"}) for _ in range(8)]
+    assert {answer.status_code for answer in await asyncio.gather(*dismissals)} == {200}
+    assert (await agent.post(f"/notifications/{agents}/actions", json={"actionType": "DISMISSED"})).status_code == 200
+    rows = await pool.fetch("SELECT notification_id, action_type FROM notification_action ORDER BY id")
+    assert [tuple(row) for row in rows] == [(own, "DISMISSED"), (agents, "DISMISSED")]
+
+
 async def test_a_customers_own_dismissal_resolves_nothing_for_the_staff(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
     (own,) = await told(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))

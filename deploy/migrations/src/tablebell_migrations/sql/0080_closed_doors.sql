@@ -124,3 +124,14 @@ END
 $$;
 REVOKE ALL ON FUNCTION reached_limit FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION reached_limit TO tablebell_reservation_api;
+
+-- Which admin looked at whose affairs, and when. The API adds to it and can neither read nor change it.
+CREATE TABLE admin_read (
+    id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    actor_id        bigint NOT NULL,
+    subject         text NOT NULL CHECK (subject IN ('trace')),
+    reservation_id  bigint NOT NULL,
+    created_at      timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX admin_read_reservation ON admin_read (reservation_id, created_at);
+GRANT INSERT ON admin_read TO tablebell_reservation_api;

@@ -53,8 +53,11 @@ def admin_routes(auth: Auth, outbox: OutboxAdmin, tracing: Tracing) -> APIRouter
         return await outbox.intervene(who, "discard", body)
 
     @router.get("/reservation/{reservation_id}/trace", summary="The story of a reservation", responses=problems(404))
-    async def trace(_: admin, reservation_id: PathId) -> Trace:
-        """Every event, who was notified of it, every channel and every attempt, with times."""
-        return await tracing.trace(reservation_id)
+    async def trace(who: admin, reservation_id: PathId) -> Trace:
+        """Every event, who was notified of it, every channel and every attempt, with times.
+
+        It is recorded which admin has read it.
+        """
+        return await tracing.trace(who, reservation_id)
 
     return router

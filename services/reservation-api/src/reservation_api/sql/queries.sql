@@ -159,6 +159,13 @@ SELECT a.action_type, a.actor_type, a.actor_id, person.name AS actor_name, a.cre
   LEFT JOIN person ON person.user_type = a.actor_type AND person.user_id = a.actor_id
  WHERE a.reservation_id = $1 AND a.resulting_version = $2
 
+-- name: has_acted
+-- Whether the same has been said to a notification before. Under the reservation's lock.
+-- $1 reservation · $2 notification · $3 action
+SELECT EXISTS (SELECT
+                 FROM notification_action
+                WHERE reservation_id = $1 AND notification_id = $2 AND action_type = $3)
+
 -- name: append_action
 -- Under the reservation's lock. $1 event notification or NULL · $2 notification or NULL · $3 reservation, $4 the version acted
 -- on, $5 the version made or NULL · $6 actor's type · $7 actor's id · $8 action · $9 whether it counts as a decision
@@ -372,6 +379,11 @@ UPDATE notification_channel_send
 -- $1 level · $2 act · $3 rows · $4 filter · $5 admin
 INSERT INTO outbox_intervention (level, act, row_ids, filter, actor_id)
 VALUES ($1, $2, $3, $4, $5)
+
+-- name: append_admin_read
+-- $1 admin · $2 what was read · $3 reservation
+INSERT INTO admin_read (actor_id, subject, reservation_id)
+VALUES ($1, $2, $3)
 
 -- name: trace_reservation
 -- $1 reservation
