@@ -14,6 +14,7 @@ from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS, Channel, UserTy
 # Slack is one channel for all: the webhook behind it is a setting of the dispatcher.
 SLACK_RECIPIENT = "#ops"
 DISTURBING = frozenset({Channel.SMS, Channel.PUSH})
+CLOCK_TICK = timedelta(seconds=1)
 ADDRESS_NAMES = {Channel.EMAIL: "e-mail address", Channel.SMS: "telephone number", Channel.PUSH: "device"}
 
 
@@ -113,20 +114,43 @@ def _not_before(reader: Reader, occasion: Occasion) -> datetime:
 
 
 def quiet_end(now: datetime, quiet_from: time, quiet_until: time, zone: tzinfo) -> datetime | None:
-    """When the quiet hours that last now will be over; None when it is not quiet. They may span midnight."""
+    """When the quiet hours that last now are over; None when it is not quiet. They may span midnight.
+
+    The end is the next moment at which the clock in `zone` shows `quiet_until`. When the clocks are put back, the clock
+    may show it twice: the first one that lies in the future counts. When they are put forward past it, the quiet hours
+    end at the change.
+    """
+
+    def is_quiet(clock: time) -> bool:
+        if quiet_from <= quiet_until:
+            return quiet_from <= clock < quiet_until
+        return clock >= quiet_from or clock < quiet_until
+
     local = now.astimezone(zone)
-    clock = local.time()
-    if quiet_from <= quiet_until:
-        if not quiet_from <= clock < quiet_until:
-            return None
-        day = local.date()
-    elif clock >= quiet_from:
-        day = local.date() + timedelta(days=1)
-    elif clock < quiet_until:
-        day = local.date()
-    else:
+    if not is_quiet(local.time()):
         return None
-    return datetime.combine(day, quiet_until, zone).astimezone(now.tzinfo)
+    # A change of the clocks at midnight may repeat a part of the day before, or leave out a whole day.
+    walls = [datetime.combine(local.date() + timedelta(days=days), quiet_until) for days in range(-1, 3)]
+    ends = [_moment(wall.replace(fold=fold), zone) for wall in walls for fold in (0, 1)]
+    end = min(end for end in ends if end > now and not is_quiet(end.astimezone(zone).time()))
+    return end.astimezone(now.tzinfo)
+
+
+def _moment(wall: datetime, zone: tzinfo) -> datetime:
+    """The moment at which the clock in `zone` shows `wall`, or the change of the clocks that leaves it out."""
+    moment = wall.replace(tzinfo=zone).astimezone(UTC)
+    if moment.astimezone(zone).replace(tzinfo=None) == wall:
+        return moment
+    # By the offset after the change (fold=1) the moment lies before the change, by the offset before it (fold=0) after.
+    before, after = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
+    offset = after.astimezone(zone).utcoffset()
+    while after - before > CLOCK_TICK:
+        middle = before + (after - before) // 2 // CLOCK_TICK * CLOCK_TICK
+        if middle.astimezone(zone).utcoffset() == offset:
+            after = middle
+        else:
+            before = middle
+    return after
 
 
 def _zone(name: str) -> tzinfo:

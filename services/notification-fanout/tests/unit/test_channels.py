@@ -1,5 +1,6 @@
 """By which channels a person is told, when, and if not, why not."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
@@ -137,8 +138,80 @@ ROME = ZoneInfo("Europe/Rome")
         ("2026-11-16T08:00+01:00", time(22), time(8), None),
         ("2026-10-24T23:00+02:00", time(22), time(8), "2026-10-25T08:00+01:00"),  # the clocks are put back that night
         ("2026-11-16T10:00+01:00", time(9), time(9), None),
+        # In the night of 2026-10-25 the clocks show 02:00 to 02:59 twice.
+        ("2026-10-25T02:10+02:00", time(22), time(2, 30), "2026-10-25T02:30+02:00"),
+        ("2026-10-25T02:40+02:00", time(22), time(2, 30), None),
+        ("2026-10-25T02:10+01:00", time(22), time(2, 30), "2026-10-25T02:30+01:00"),
+        ("2026-10-25T02:40+02:00", time(2, 35), time(2, 15), "2026-10-25T02:15+01:00"),
+        ("2026-10-25T02:40+02:00", time(2, 30), time(3, 30), "2026-10-25T03:30+01:00"),
+        # In the night of 2026-03-29 they show no 02:xx at all.
+        ("2026-03-29T01:40+01:00", time(22), time(2, 30), "2026-03-29T03:00+02:00"),
+        ("2026-03-29T01:40+01:00", time(2, 50), time(2, 40), "2026-03-30T02:40+02:00"),
     ],
 )
 def test_quiet_hours_are_hours_of_the_readers_clock(now: str, begin: time, end: time, expected: str | None) -> None:
     answer = quiet_end(datetime.fromisoformat(now), begin, end, ROME)
     assert answer == (expected and datetime.fromisoformat(expected))
+
+
+# The clocks change at 2 and 3 o'clock, at midnight, at 00:01, by half an hour, by two hours, by a whole day, and never.
+YEARS = {
+    "Europe/Rome": 2026,
+    "America/New_York": 2026,
+    "America/Havana": 2026,
+    "America/Sao_Paulo": 2018,
+    "America/St_Johns": 2010,
+    "Australia/Lord_Howe": 2026,
+    "Antarctica/Troll": 2026,
+    "Africa/Cairo": 2026,
+    "Pacific/Apia": 2011,
+    "Asia/Kolkata": 2026,
+}
+HOURS = [
+    (time(22), time(8)),
+    (time(22), time(2, 30)),
+    (time(23, 30), time(0)),
+    (time(0), time(0, 30)),
+    (time(1), time(2)),
+    (time(2), time(3)),
+    (time(2, 40), time(2, 20)),
+    (time(2, 20), time(2, 40)),
+    (time(12), time(23, 40)),
+]
+
+
+def moments_of(year: int, zone: ZoneInfo) -> Iterator[datetime]:
+    """A year in steps of some hours, and in steps of minutes on the days around a change of the clocks."""
+    moment, day = datetime(year, 1, 1, tzinfo=UTC), timedelta(days=1)
+    while moment.year == year:
+        yield moment
+        offsets = {(moment + days * day).astimezone(zone).utcoffset() for days in (-1, 0, 1)}
+        moment += timedelta(minutes=10) if len(offsets) > 1 else timedelta(hours=5)
+
+
+def is_skipped(clock: time, change: datetime, zone: ZoneInfo) -> bool:
+    """Whether the clock was put forward past `clock` at that moment."""
+    wall = change.astimezone(zone).replace(tzinfo=None)
+    last = (change - timedelta(seconds=1)).astimezone(zone).replace(tzinfo=None)
+    candidates = (datetime.combine(wall.date() - timedelta(days=days), clock) for days in (0, 1))
+    return any(last < candidate < wall for candidate in candidates)
+
+
+@pytest.mark.parametrize(("name", "year"), YEARS.items())
+def test_quiet_hours_always_end_after_now_when_the_clock_next_shows_their_end(name: str, year: int) -> None:
+    zone = ZoneInfo(name)
+    moments = list(moments_of(year, zone))
+    for begin, end in HOURS:
+        expected = None
+        for now in moments:
+            clock = now.astimezone(zone).time()
+            answer = quiet_end(now, begin, end, zone)
+            assert (answer is not None) == (begin <= clock < end if begin <= end else clock >= begin or clock < end)
+            if answer is None:
+                continue
+            shown = answer.astimezone(zone).time()
+            assert answer > now, (now, begin, end)
+            assert shown == end or is_skipped(end, answer, zone), (now, begin, end, answer)
+            # As time goes by the end stays where it is, until it is reached: so there was none before it.
+            assert expected is None or expected <= now or answer == expected, (now, begin, end, answer, expected)
+            expected = answer

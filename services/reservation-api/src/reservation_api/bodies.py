@@ -1,4 +1,11 @@
-"""Bodies are bounded and strict before anything else looks at them: small, JSON, UTF-8, no NaN, no endless nesting."""
+"""Bodies are bounded and strict before anything else looks at them: small, JSON, UTF-8, no NaN, no endless nesting.
+
+A number may be of any size in JSON, but not in orjson and Python. One that is beyond a double is made smaller, so that
+the field's own validation refuses it by name: no field takes anything near it.
+"""
+
+import math
+import re
 
 import orjson
 from starlette.datastructures import Headers
@@ -7,6 +14,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reservation_api.problem import Kind, Problem
 
 FORGOTTEN = 1_048_576
+
+# A string, in which nothing is a number, or a number as JSON writes it. A string without an end matches too: to search
+# for its end from every quotation mark would take time that grows with the square of the body.
+STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|(-?)(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?', re.DOTALL)
+LARGEST_INTEGER = b"1" + b"0" * 30
+LARGEST_FLOAT = b"1e308"
 
 
 class StrictBodies:
@@ -46,15 +59,30 @@ class StrictBodies:
                 break
         if size > self._limit:
             raise Problem(Kind.TOO_LARGE, f"A body has {self._limit} bytes at most.", headers={"Connection": "close"})
-        if body:
-            _check(body, headers.get("content-type", ""))
-        return body
+        return _checked(body, headers.get("content-type", "")) if body else body
 
 
-def _check(body: bytes, content_type: str) -> None:
+def _checked(body: bytes, content_type: str) -> bytes:
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise Problem(Kind.NOT_JSON, "Send Content-Type: application/json.")
+    if not _is_json(body):
+        body = STRING_OR_NUMBER.sub(_within_a_double, body)
+        if not _is_json(body):
+            raise Problem(Kind.MALFORMED, "The body is not JSON.")
+    return body
+
+
+def _is_json(body: bytes) -> bool:
     try:
         orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise Problem(Kind.MALFORMED, "The body is not JSON.") from None
+        return False
+    return True
+
+
+def _within_a_double(token: re.Match[bytes]) -> bytes:
+    text = token[0]
+    if text.startswith(b'"') or math.isfinite(float(text)):
+        return text
+    is_integer = token[2] is None and token[3] is None
+    return token[1] + (LARGEST_INTEGER if is_integer else LARGEST_FLOAT)

@@ -4,7 +4,7 @@ What staff share is read for all when one has read it, in one transaction, so th
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from asyncpg import Record
@@ -105,7 +105,8 @@ async def _mark(connection: Connection, person: Person, unread: Sequence[Record]
     """Mark rows read that are locked, and tell the screens that show them."""
     if not unread:
         return
-    at = datetime.now(UTC)
+    # The database's clock, as in every other event: the clock of this host may be wrong.
+    at = max(row["locked_at"] for row in unread)
     shared = [row["event_notification_id"] for row in unread if row["shared_read"]]
     own = [row["id"] for row in unread if not row["shared_read"]]
     if shared:

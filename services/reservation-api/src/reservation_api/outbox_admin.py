@@ -12,6 +12,7 @@ from asyncpg import Record
 from pydantic import ConfigDict, Field, StrictBool, model_validator
 
 from reservation_api import store
+from reservation_api.outdated import Outdated, close_outdated, find_outdated
 from reservation_api.paging import Page, decode, encode
 from reservation_api.problem import Kind, Problem
 from reservation_api.transaction import in_transaction
@@ -81,6 +82,8 @@ class Intervention(Wire):
     dry_run: bool
     ids: list[int]
     """The rows that were, or with a dry run would be, affected."""
+    not_requeued: list[Outdated]
+    """Rows that are closed instead: what they tell is settled, superseded or too late."""
     more: bool
     """There are more than one call takes: call again."""
 
@@ -134,9 +137,15 @@ class OutboxAdmin:
                 limit=MOST_AT_ONCE + 1,
             )
             ids = [row["id"] for row in rows[:MOST_AT_ONCE]]
-            if ids and not selection.dry_run:
+            outdated = await find_outdated(connection, selection.level, ids) if intent == "requeue" else []
+            not_requeued = [Outdated(id=row["id"], reason=row["reason"]) for row in outdated]
+            ids = sorted({*ids} - {one.id for one in not_requeued})
+            if (ids or outdated) and not selection.dry_run:
                 ids = await _change(outbox, connection, intent, ids)
+                await close_outdated(connection, selection.level, outdated)
                 chosen = selection.model_dump(mode="json", by_alias=True, include={"ids", "error_contains"})
+                if not_requeued:
+                    chosen["notRequeued"] = [one.id for one in not_requeued]
                 await store.append_intervention(
                     connection,
                     level=selection.level,
@@ -146,7 +155,11 @@ class OutboxAdmin:
                     admin_id=identity.user_id,
                 )
             return Intervention(
-                level=selection.level, dry_run=selection.dry_run, ids=sorted(ids), more=len(rows) > MOST_AT_ONCE
+                level=selection.level,
+                dry_run=selection.dry_run,
+                ids=sorted(ids),
+                not_requeued=not_requeued,
+                more=len(rows) > MOST_AT_ONCE,
             )
 
         answer = await in_transaction(self._pool, work)
@@ -161,8 +174,8 @@ async def _change(outbox: Outbox, connection: Connection, intent: Intent, ids: S
     try:
         return await outbox.requeue(connection, ids)
     except asyncpg.UniqueViolationError:
-        # A reminder that died and has been planned anew: discard the dead one.
-        raise Problem(Kind.NOT_POSSIBLE_NOW, "One of these reminders has been planned anew: discard it.") from None
+        # Two dead reminders of the same kind and version: an aggregate has one open at most.
+        raise Problem(Kind.NOT_POSSIBLE_NOW, "Two of these reminders are the same: discard one of them.") from None
 
 
 def _open(level: Level, count: Count, now: datetime) -> StatusCount:

@@ -210,6 +210,32 @@ async def purge_keys(session: Session, keep: timedelta, limit: int) -> int:
     return len(await session.fetch(SQL["purge_keys"], keep, limit))
 
 
+async def lock_reservations_of_events(connection: Connection, event_ids: Sequence[int]) -> None:
+    await connection.execute(SQL["lock_reservations_of_events"], event_ids)
+
+
+async def find_outdated_events(connection: Connection, event_ids: Sequence[int]) -> list[Record]:
+    return await connection.fetch(SQL["find_outdated_events"], event_ids)
+
+
+async def close_dead_events(connection: Connection, event_ids: Sequence[int], reasons: Sequence[str]) -> None:
+    await connection.execute(SQL["close_dead_events"], event_ids, reasons)
+
+
+async def lock_event_notifications_of_sends(connection: Connection, send_ids: Sequence[int]) -> None:
+    await connection.execute(SQL["lock_event_notifications_of_sends"], send_ids)
+
+
+async def find_outdated_sends(connection: Connection, send_ids: Sequence[int]) -> list[Record]:
+    return await connection.fetch(SQL["find_outdated_sends"], send_ids)
+
+
+async def close_dead_sends(
+    connection: Connection, send_ids: Sequence[int], outcomes: Sequence[str], reasons: Sequence[str]
+) -> None:
+    await connection.execute(SQL["close_dead_sends"], send_ids, outcomes, reasons)
+
+
 async def append_intervention(
     connection: Connection, *, level: str, act: str, row_ids: Sequence[int], chosen: Mapping[str, Any], admin_id: int
 ) -> None:

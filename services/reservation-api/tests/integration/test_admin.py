@@ -1,5 +1,6 @@
 """The operators' view: counts, the dead, what is done about them, and the story of a reservation."""
 
+import asyncio
 from functools import partial
 
 import httpx
@@ -9,7 +10,7 @@ from tablebell.outbox import Level
 from tablebell.postgres import Pool, connect
 from tablebell.testing import Database, eventually
 
-from .conftest import Person, ask, told
+from .conftest import Person, ask, slot, told
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ async def test_what_is_discarded_stays_closed(admin: httpx.AsyncClient, person: 
     assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 1, "what touched nothing is not recorded"
 
 
-async def test_a_dead_reminder_that_has_been_planned_anew_is_not_brought_back(
+async def test_a_dead_reminder_of_an_earlier_version_is_closed_instead_of_requeued(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
@@ -147,9 +148,131 @@ async def test_a_dead_reminder_that_has_been_planned_anew_is_not_brought_back(
     )
     await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 5})
     await giulia.post(f"/restaurant/reservation/{reservation}/accept")
-    answer = await admin.post("/admin/outbox/requeue", json={"level": "event_outbox", "ids": [dead]})
-    assert answer.status_code == 409
-    assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 0
+    valid = await pool.fetchval(
+        "UPDATE event_outbox SET status = 'DEAD' WHERE schedule_key = 'reminder-24h' AND status = 'PENDING'"
+        " RETURNING id"
+    )
+    body = {"level": "event_outbox", "ids": [dead, valid]}
+    answer = (await admin.post("/admin/outbox/requeue", json=body)).json()
+    assert answer["ids"] == [valid]
+    assert answer["notRequeued"] == [{"id": dead, "reason": "the reservation has moved on"}]
+    rows = await pool.fetch("SELECT status, last_error FROM event_outbox WHERE id = $1", dead)
+    assert [tuple(row) for row in rows] == [("DISCARDED", "the reservation has moved on")]
+    (recorded,) = await pool.fetch("SELECT row_ids, filter -> 'notRequeued' FROM outbox_intervention")
+    assert tuple(recorded) == ([valid], [dead])
+    cancelled = await pool.fetchval("UPDATE event_outbox SET status = 'DEAD' WHERE id = $1 RETURNING id", valid)
+    await anna.post(f"/customer/reservation/{reservation}/cancel")
+    answer = (await admin.post("/admin/outbox/requeue", json={"level": "event_outbox", "ids": [cancelled]})).json()
+    assert (answer["ids"], [one["id"] for one in answer["notRequeued"]]) == ([], [cancelled])
+
+
+async def test_a_dead_message_about_a_settled_question_is_withdrawn_instead_of_requeued(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    await told(pool, reservation)
+    sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
+    await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation}/accept")
+    body = {"level": "notification_channel_send", "errorContains": "timeout"}
+    for dry_run in (True, False):
+        answer = (await admin.post("/admin/outbox/requeue", json={**body, "dryRun": dry_run})).json()
+        assert answer["ids"] == []
+        assert answer["notRequeued"] == [
+            {"id": number, "reason": "handled by Marco Riva (CONFIRMED)"} for number in sends
+        ]
+    rows = await pool.fetch("SELECT DISTINCT is_sent, outcome, last_error FROM notification_channel_send")
+    assert [tuple(row) for row in rows] == [(False, "WITHDRAWN", "handled by Marco Riva (CONFIRMED)")]
+    assert await pool.fetchval("SELECT filter -> 'notRequeued' FROM outbox_intervention") == sends
+    again = (await admin.post("/admin/outbox/requeue", json=body)).json()
+    assert (again["ids"], again["notRequeued"]) == ([], []), "it is not dead any more"
+
+
+async def test_a_dismissed_question_is_settled_too(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    ids = await told(pool, reservation)
+    sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
+    await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "DISMISSED"})
+    body = {"level": "notification_channel_send", "ids": sends}
+    answer = (await admin.post("/admin/outbox/requeue", json=body)).json()
+    assert {one["reason"] for one in answer["notRequeued"]} == {"handled by Giulia Ferri (DISMISSED)"}
+
+
+async def test_a_decision_that_is_being_taken_is_waited_for(
+    admin: httpx.AsyncClient, person: Person, database: Database, pool: Pool
+) -> None:
+    reservation = (await ask(person("CUSTOMER", 5)))["id"]
+    ids = await told(pool, reservation)
+    sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
+    connection = await connect(database.url, "test")
+    try:
+        async with connection.transaction():
+            # What a decision does, in its order: it holds the shared notification while it writes its action.
+            await connection.execute("SELECT FROM event_notification FOR UPDATE")
+            body = {"level": "notification_channel_send", "ids": sends}
+            requeueing = asyncio.create_task(admin.post("/admin/outbox/requeue", json=body))
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            await eventually(partial(pool.fetchval, waiting))
+            await connection.execute(
+                "INSERT INTO notification_action (notification_id, reservation_id, reservation_version, actor_id,"
+                " actor_type, action_type, first_to_act) VALUES ($1, $2, 1, 52, 'RESTAURANT_USER', 'CONFIRMED', true)",
+                ids[2],
+                reservation,
+            )
+        answer = (await requeueing).json()
+    finally:
+        await connection.close()
+    assert (answer["ids"], len(answer["notRequeued"])) == ([], 9)
+
+
+async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_late_is_closed(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
+    anna = person("CUSTOMER", 5)
+    moved, expired, fresh = [(await ask(anna, slotTime=slot(days=days), customerId=5))["id"] for days in (30, 31, 32)]
+    audiences = (("CUSTOMER", "CUSTOMER", 5), ("AGENCY", "AGENCY_USER", 70), ("ADMIN", "ADMIN_USER", 1))
+    notifications = {
+        (reservation, audience): (await told(pool, reservation, audience=audience, people=(user_type, [user_id])))[0]
+        for reservation in (moved, expired, fresh)
+        for audience, user_type, user_id in audiences
+    }
+    await bury(pool, moved)
+    of_expired = [notifications[expired, audience] for audience, *_ in audiences]
+    await pool.execute(
+        "UPDATE notification_channel_send SET not_after = '2026-01-02 03:04Z' WHERE notification_id = ANY ($1)",
+        of_expired,
+    )
+    await person("RESTAURANT_USER", 50).post(f"/restaurant/reservation/{moved}/accept")
+
+    async def requeue() -> tuple[set[int], dict[int, str]]:
+        """The notifications whose sends are open again, and why those of others are not."""
+        body = {"level": "notification_channel_send", "errorContains": "timeout"}
+        answer = (await admin.post("/admin/outbox/requeue", json=body)).json()
+        rows = await pool.fetch("SELECT id, notification_id FROM notification_channel_send")
+        of = {row["id"]: row["notification_id"] for row in rows}
+        return {of[number] for number in answer["ids"]}, {of[one["id"]]: one["reason"] for one in answer["notRequeued"]}
+
+    open_again, closed = await requeue()
+    assert closed == {
+        notifications[moved, "CUSTOMER"]: "the reservation has moved on",
+        notifications[moved, "AGENCY"]: "the reservation has moved on",
+        **dict.fromkeys(of_expired, "of no use after 2026-01-02 03:04 UTC"),
+    }
+    # Admins are not told that it was accepted: the request is the last that they hear of it.
+    assert open_again == {
+        notifications[moved, "ADMIN"],
+        *(notifications[fresh, audience] for audience, *_ in audiences),
+    }
+    outcomes = "SELECT DISTINCT outcome FROM notification_channel_send WHERE notification_id = ANY ($1)"
+    assert [row["outcome"] for row in await pool.fetch(outcomes, of_expired)] == ["EXPIRED"]
+
+    await anna.post(f"/customer/reservation/{moved}/cancel")
+    await told(pool, moved, event_type="RESERVATION_CANCELLED", audience="ADMIN", people=("ADMIN_USER", [1]))
+    await pool.execute(
+        "UPDATE notification_channel_send SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = 'timeout'"
+        " WHERE notification_id = $1",
+        notifications[moved, "ADMIN"],
+    )
+    assert await requeue() == (set(), {notifications[moved, "ADMIN"]: "the reservation has moved on"})
 
 
 async def test_a_selection_says_which(admin: httpx.AsyncClient) -> None:

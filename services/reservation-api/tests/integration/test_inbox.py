@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import sys
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 import httpx
+import pytest
 
 from reservation_api import store
 from tablebell.events import NotificationData
 from tablebell.postgres import Pool
 
-from .conftest import Person, ask, told
+from .conftest import Person, ask, slot, told
 
 
 async def read_events(pool: Pool) -> list[NotificationData]:
@@ -99,6 +102,35 @@ async def test_read_all_reads_everything_and_tells_the_others_of_what_they_share
     assert everything.up_to_id == last
     assert (await giulia.post("/notifications/read-all")).json() == {"read": 0}
     assert len(await read_events(pool)) == 2
+
+
+async def test_what_is_read_carries_the_databases_time_whatever_the_hosts_clock_says(
+    person: Person, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Any:
+            return datetime.now(tz) + timedelta(days=1)
+
+    reservations = [(await ask(person("CUSTOMER", 5), slotTime=slot(days=days)))["id"] for days in (30, 31)]
+    first, second = [(await told(pool, reservation))[0] for reservation in reservations]
+    for name, module in list(sys.modules.items()):
+        if name.startswith("reservation_api.") and getattr(module, "datetime", None) is datetime:
+            monkeypatch.setattr(module, "datetime", Tomorrow)
+    before = await pool.fetchval("SELECT clock_timestamp()")
+    assert (await person("RESTAURANT_USER", 50).post(f"/notifications/{first}/read")).status_code == 200
+    assert (await person("RESTAURANT_USER", 50).post("/notifications/read-all")).json() == {"read": 1}
+    await person("RESTAURANT_USER", 50).post(f"/notifications/{second}/actions", json={"actionType": "DISMISSED"})
+    after = await pool.fetchval("SELECT clock_timestamp()")
+    rows = await pool.fetch(
+        "SELECT event_type, created_at, available_at, payload FROM event_outbox WHERE aggregate_type = 'notification'"
+    )
+    assert {row["event_type"] for row in rows} == {"NOTIFICATION_READ", "NOTIFICATION_RESOLVED"}
+    assert len(rows) == 4
+    for row in rows:
+        told_at = NotificationData.model_validate(row["payload"]).at
+        assert all(before <= moment <= after for moment in (told_at, row["created_at"], row["available_at"])), row
+    assert all(before <= row["read_at"] <= after for row in await pool.fetch("SELECT read_at FROM event_notification"))
 
 
 async def test_the_count_is_right_after_everyone_read_at_once(person: Person, pool: Pool) -> None:

@@ -20,6 +20,8 @@ pytestmark = pytest.mark.timeout(60)
 
 START = """
 (async () => {
+  const every = window.setInterval.bind(window);
+  window.setInterval = (action, milliseconds) => every(action, Math.min(milliseconds, %s));
   const { Inbox } = await import("/tablebell.js");
   window.tokens = %s;
   window.asked = [];
@@ -37,10 +39,15 @@ SHOWN = "inbox.items.map(item => [item.id, item.isRead, item.resolution?.actorNa
 
 
 async def open_inbox(
-    browser: Chromium, gateway_url: str, api: InboxApi, *tokens: str, beside: Tab | None = None
+    browser: Chromium,
+    gateway_url: str,
+    api: InboxApi,
+    *tokens: str,
+    beside: Tab | None = None,
+    audit_every: int = 300_000,
 ) -> Tab:
     tab = await browser.open(f"{gateway_url}/health/live", beside=beside)
-    await tab.evaluate(START % (json.dumps(tokens or [token(ME)]), api.url))
+    await tab.evaluate(START % (audit_every, json.dumps(tokens or [token(ME)]), api.url))
     await tab.wait_for("inbox.state === 'live'")
     return tab
 
@@ -163,7 +170,7 @@ async def test_with_no_better_token_the_page_is_signed_out(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     tab = await chromium.open(f"{gateway.http_url}/health/live")
-    await tab.evaluate(START % (json.dumps([token(ME, seconds=-100)]), api.url))
+    await tab.evaluate(START % (300_000, json.dumps([token(ME, seconds=-100)]), api.url))
     await tab.wait_for("inbox.state === 'signed-out'")
 
 
@@ -199,6 +206,52 @@ async def test_the_badge_counts_what_is_not_loaded_too(
     await tab.wait_for("inbox.items.length === 51 && inbox.unread === 130")
     assert await tab.evaluate("inbox.more()") is True
     assert await tab.evaluate("inbox.more()") is False
+    await shows_the_inbox(tab, api)
+
+
+@pytest.mark.parametrize(("before", "lost", "after"), [(60, 1, 0), (60, 1, 70), (60, 120, 0), (20, 90, 60)])
+async def test_the_audit_finds_lost_frames_however_many_notifications_came_meanwhile(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium, before: int, lost: int, after: int
+) -> None:
+    for _ in range(before):
+        api.add(ME)
+    tab = await open_inbox(chromium, gateway.http_url, api, audit_every=1_500)
+    shown = min(before, 50)
+    await tab.wait_for(f"inbox.items.length === {shown} && inbox.unread === {before}")
+    handled = api.inboxes[ME][api.ids(ME)[shown - 1]]
+    for _ in range(lost):
+        api.add(ME)
+    api.resolve(handled, 51, "CONFIRMED")
+    for _ in range(after):
+        await gateway.publish(*api.add(ME))
+
+    async def has_no_gap() -> bool:
+        items, unread = await tab.evaluate(f"[{SHOWN}, inbox.unread]")
+        is_whole = len(items) >= shown + lost + after and items == inbox_of(api)[: len(items)]
+        return is_whole and bool(unread == before + lost + after)
+
+    await eventually(has_no_gap, within=20, every=0.2)
+
+
+async def test_a_reading_is_bounded_and_leaves_no_gap_in_the_list(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    for _ in range(1_060):
+        api.add(ME)
+    tab = await open_inbox(chromium, gateway.http_url, api)
+    await tab.evaluate("(async () => { while (await inbox.more()); })()")
+    await shows_the_inbox(tab, api)
+    # A reading takes 1,000 at most: what is older and was confirmed before stays.
+    api.add(ME)
+    await tab.evaluate("dispatchEvent(new Event('online'))")
+    await shows_the_inbox(tab, api)
+    # More came than a reading takes: the list ends where the reading ended.
+    for _ in range(1_100):
+        api.add(ME)
+    await tab.evaluate("dispatchEvent(new Event('online'))")
+    await tab.wait_for("inbox.items.length === 1000 && inbox.unread === 2161 && inbox.hasMore", within=20)
+    assert await tab.evaluate(SHOWN) == inbox_of(api)[:1_000]
+    assert await tab.evaluate("(async () => { while (await inbox.more()); })()") is None
     await shows_the_inbox(tab, api)
 
 

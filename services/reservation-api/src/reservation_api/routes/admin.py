@@ -42,7 +42,10 @@ def admin_routes(auth: Auth, outbox: OutboxAdmin, tracing: Tracing) -> APIRouter
 
     @router.post("/outbox/requeue", summary="Try the dead again", responses=problems(400, 409, 413, 415))
     async def requeue(who: admin, body: Selection) -> Intervention:
-        """With all their attempts. Try `dryRun` first: it says which rows it would be."""
+        """With all their attempts. Try `dryRun` first: it says which rows it would be.
+
+        What nobody needs any more is not sent: it is closed and listed in `notRequeued` with the reason.
+        """
         return await outbox.intervene(who, "requeue", body)
 
     @router.post("/outbox/discard", summary="Let the dead go", responses=problems(400, 413, 415))

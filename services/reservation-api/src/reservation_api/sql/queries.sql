@@ -192,7 +192,7 @@ SELECT count(*)
 -- name: lock_unread_notifications
 -- What is about to be read: one, or all. In one order, so that two who read what they share do not block each other.
 -- $1 user type · $2 user id · $3 notification or NULL
-SELECT n.id, en.id AS event_notification_id, en.shared_read
+SELECT n.id, en.id AS event_notification_id, en.shared_read, clock_timestamp() AS locked_at
   FROM notification AS n
   JOIN event_notification AS en ON en.id = n.event_notification_id
  WHERE n.user_type = $1 AND n.user_id = $2 AND NOT n.is_read AND ($3::bigint IS NULL OR n.id = $3)
@@ -267,6 +267,89 @@ DELETE FROM idempotency_key
             LIMIT $2
               FOR UPDATE SKIP LOCKED)
 RETURNING true
+
+-- name: lock_reservations_of_events
+-- Before dead events are requeued: an act on their reservation waits, or its result is seen by the next statement.
+-- $1 events
+SELECT id
+  FROM reservation
+ WHERE id = ANY (ARRAY(
+           SELECT aggregate_id
+             FROM event_outbox
+            WHERE id = ANY ($1::bigint[]) AND aggregate_type = 'reservation' AND schedule_key IS NOT NULL))
+ ORDER BY id
+   FOR SHARE
+
+-- name: find_outdated_events
+-- Reminders of a version that is not the accepted one any more: it has none, or others have been planned for it. $1 events
+SELECT e.id, 'the reservation has moved on' AS reason
+  FROM event_outbox AS e
+  JOIN reservation AS r ON r.id = e.aggregate_id
+ WHERE e.id = ANY ($1::bigint[])
+   AND e.aggregate_type = 'reservation'
+   AND e.schedule_key IS NOT NULL
+   AND (r.status <> 'ACCEPTED' OR r.version > e.aggregate_version)
+ ORDER BY e.id
+
+-- name: close_dead_events
+-- $1 events · $2 the reason for each
+UPDATE event_outbox
+   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = outdated.reason
+  FROM unnest($1::bigint[], $2::text[]) AS outdated (id, reason)
+ WHERE event_outbox.id = outdated.id AND status = 'DEAD'
+
+-- name: lock_event_notifications_of_sends
+-- Before dead sends are requeued: a decision on what they tell waits, or its result is seen by the next statement.
+-- $1 channel sends
+SELECT id
+  FROM event_notification
+ WHERE id = ANY (ARRAY(
+           SELECT n.event_notification_id
+             FROM notification_channel_send AS s
+             JOIN notification AS n ON n.id = s.notification_id AND n.user_type = s.user_type
+            WHERE s.id = ANY ($1::bigint[])))
+ ORDER BY id
+   FOR SHARE
+
+-- name: find_outdated_sends
+-- Sends that nobody needs any more: the question they ask is settled, the same people are told of a later version, or their
+-- time is over. Admins are not told of every version, the others are. $1 channel sends
+SELECT s.id,
+       CASE WHEN standing.is_settled OR standing.has_moved_on THEN 'WITHDRAWN' ELSE 'EXPIRED' END AS outcome,
+       CASE WHEN standing.is_settled THEN format('handled by %s (%s)', person.name, first.action_type)
+            WHEN standing.has_moved_on THEN 'the reservation has moved on'
+            ELSE to_char(s.not_after AT TIME ZONE 'UTC', '"of no use after" YYYY-MM-DD HH24:MI "UTC"')
+       END AS reason
+  FROM notification_channel_send AS s
+  JOIN notification AS n ON n.id = s.notification_id AND n.user_type = s.user_type
+  JOIN event_notification AS en ON en.id = n.event_notification_id
+  LEFT JOIN reservation AS r ON r.id = en.reservation_id
+  LEFT JOIN notification_action AS first
+    ON en.shared_read AND first.reservation_id = en.reservation_id AND first.reservation_version = en.aggregate_version
+       AND first.first_to_act
+  LEFT JOIN person ON person.user_type = first.actor_type AND person.user_id = first.actor_id
+ CROSS JOIN LATERAL (
+           SELECT first.id IS NOT NULL AS is_settled,
+                  CASE en.audience
+                      WHEN 'ADMIN' THEN EXISTS (SELECT
+                                                  FROM event_notification AS later
+                                                 WHERE later.reservation_id = en.reservation_id
+                                                   AND later.aggregate_version > en.aggregate_version
+                                                   AND later.audience = 'ADMIN')
+                      ELSE coalesce(r.version > en.aggregate_version, false)
+                  END AS has_moved_on) AS standing
+ WHERE s.id = ANY ($1::bigint[])
+   AND (standing.is_settled OR standing.has_moved_on OR s.not_after <= clock_timestamp())
+ ORDER BY s.id
+
+-- name: close_dead_sends
+-- $1 channel sends · $2 the outcome of each · $3 the reason for each
+UPDATE notification_channel_send
+   SET outcome = outdated.outcome, last_error = outdated.reason, updated_at = now()
+  FROM unnest($1::bigint[], $2::text[], $3::text[]) AS outdated (id, outcome, reason)
+ WHERE notification_channel_send.id = outdated.id
+   AND is_sent = false
+   AND notification_channel_send.outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
 
 -- name: append_intervention
 -- $1 level · $2 act · $3 rows · $4 filter · $5 admin

@@ -23,12 +23,13 @@
  *                   `problem.handledBy` says who was faster, after the inbox already shows it
  * stop()            end it
  *
- * What it promises: after any absence (sleep, no network, a gateway that restarts, another token) the inbox is read
- * again, and what came live meanwhile is merged into it. Merging knows no order: a notification that is read or handled
- * never becomes unread or open again, so it does not matter what arrives first, or twice.
+ * What it promises: after any absence (sleep, no network, a gateway that restarts, another token), and every 5 minutes,
+ * the inbox is read again, and what came live meanwhile is merged into it. Merging knows no order: a notification that
+ * is read or handled never becomes unread or open again, so it does not matter what arrives first, or twice.
  */
 
 const PAGE = 50;
+const MOST_PAGES = 20; // that one reading of the inbox takes
 const PING_EVERY = 25_000;
 const PONG_WITHIN = 10_000;
 const WAKE_PONG_WITHIN = 3_000;
@@ -228,6 +229,7 @@ export class Inbox extends EventTarget {
   #cursor = null;
   #beyond = 0; // unread ones that are not loaded
   #loaded = false;
+  #confirmed = 0; // the newest id of the last reading: up to it the list has no gap
   #early = new Map(); // eventNotificationId → what was said of it before it was here
   #during = null; // what arrives while the inbox is being read
   #catching = null;
@@ -268,8 +270,13 @@ export class Inbox extends EventTarget {
     return this.#cursor !== null;
   }
 
+  get #isConnected() {
+    return this.state === "live" || this.state === "delayed";
+  }
+
   start() {
-    this.#audit = setInterval(() => this.#recount({ repair: true }), AUDIT_EVERY);
+    // A frame may be lost without a trace: the badge alone does not show it, since it counts what is not loaded too.
+    this.#audit = setInterval(() => this.#isConnected && this.#catchUp(), AUDIT_EVERY);
     this.#live.start();
   }
 
@@ -426,25 +433,32 @@ export class Inbox extends EventTarget {
           if (error.status === 401 || generation !== this.#generation || this.state === "signed-out") break;
           const pause = Math.min(LONGEST_PAUSE, 500 * 2 ** failures++) * (0.5 + Math.random() / 2);
           await new Promise((resolve) => this.#later(pause, resolve));
-          this.#again = this.state === "live" || this.state === "delayed";
+          this.#again = this.#isConnected;
         }
       } while (this.#again && generation === this.#generation);
     })().finally(() => (this.#catching = null));
   }
 
-  /** Read as much of the inbox as was loaded; what arrives meanwhile is merged into what was read. */
+  /**
+   * Read the newest pages of the inbox: as much as was loaded, but MOST_PAGES at most. What arrives meanwhile is merged
+   * into what was read. Older items that were loaded stay if the reading has reached what the reading before it had
+   * confirmed. Otherwise there may be a gap: the list ends where the reading ended, and `more` goes on from there.
+   */
   async #readInbox() {
     this.#during = [];
     try {
       const oldest = this.#loaded ? this.#sorted.at(-1)?.id ?? 0 : Infinity;
       const everything = this.#loaded && !this.hasMore;
+      const isCovered = () => cursor === null || (!everything && fresh.at(-1).id <= oldest);
       const fresh = [];
       let cursor = null;
+      let pages = 0;
       do {
         const page = await this.#page(cursor);
         fresh.push(...page.items);
         cursor = page.nextCursor ?? null;
-      } while (cursor !== null && (everything || fresh.at(-1)?.id > oldest));
+        pages += 1;
+      } while (!isCovered() && pages < MOST_PAGES);
       const known = this.#items;
       this.#items = new Map();
       // What this tab knows to be read or handled stays so, even if the answer is older than what we know.
@@ -452,7 +466,12 @@ export class Inbox extends EventTarget {
         if (known.has(item.id)) this.#items.set(item.id, known.get(item.id));
         this.#merge(item);
       }
+      if (!isCovered() && fresh.at(-1).id <= this.#confirmed) {
+        for (const item of known.values()) if (item.id < fresh.at(-1).id) this.#items.set(item.id, item);
+        cursor = this.#cursor;
+      }
       this.#cursor = cursor;
+      this.#confirmed = fresh[0]?.id ?? 0;
       this.#loaded = true;
       this.#sort();
       for (const frame of this.#during) this.#apply(frame);
@@ -464,7 +483,7 @@ export class Inbox extends EventTarget {
   }
 
   /** The badge counts the whole inbox: the API knows it, and what is loaded is known better here. */
-  async #recount({ repair = false } = {}) {
+  async #recount() {
     if (this.#counting || !this.#loaded) return;
     this.#counting = true;
     try {
@@ -473,11 +492,7 @@ export class Inbox extends EventTarget {
         const { unread } = await this.#ask("GET", "/notifications/unread-count");
         if (changes !== this.#changes) continue; // something arrived while we asked
         const here = this.unread - this.#beyond;
-        if (this.hasMore) this.#beyond = Math.max(0, unread - here);
-        else {
-          this.#beyond = 0;
-          if (unread !== here && repair) this.#catchUp();
-        }
+        this.#beyond = this.hasMore ? Math.max(0, unread - here) : 0;
         this.#changed();
         return;
       }

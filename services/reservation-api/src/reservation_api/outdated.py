@@ -1,0 +1,41 @@
+"""Dead rows that must not be requeued: what they tell has been settled, superseded or is too late.
+
+On L1 nothing is to be done: the expander looks at how things stand and writes such sends as withdrawn or skipped.
+"""
+
+from collections.abc import Sequence
+
+from reservation_api import store
+from tablebell.events import Wire
+from tablebell.outbox import Level
+from tablebell.postgres import Connection
+
+
+class Outdated(Wire):
+    id: int
+    reason: str
+
+
+async def find_outdated(connection: Connection, level: Level, ids: Sequence[int]) -> list[store.Row]:
+    """Which of the dead rows nobody needs any more, and why. Holds off acts that would add to them until the commit."""
+    match level:
+        case Level.EVENT:
+            await store.lock_reservations_of_events(connection, ids)
+            return [*await store.find_outdated_events(connection, ids)]
+        case Level.NOTIFICATION:
+            return []
+        case Level.CHANNEL_SEND:
+            await store.lock_event_notifications_of_sends(connection, ids)
+            return [*await store.find_outdated_sends(connection, ids)]
+
+
+async def close_outdated(connection: Connection, level: Level, rows: Sequence[store.Row]) -> None:
+    """Close them as they would have been closed had they still been open."""
+    ids, reasons = [row["id"] for row in rows], [row["reason"] for row in rows]
+    match level:
+        case Level.EVENT:
+            await store.close_dead_events(connection, ids, reasons)
+        case Level.NOTIFICATION:
+            pass
+        case Level.CHANNEL_SEND:
+            await store.close_dead_sends(connection, ids, [row["outcome"] for row in rows], reasons)
