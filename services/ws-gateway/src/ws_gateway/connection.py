@@ -15,8 +15,8 @@ from websockets.http11 import Request, Response
 from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
+from tablebell.token_bucket import TokenBucket
 from ws_gateway import metrics
-from ws_gateway.allowance import Allowance
 from ws_gateway.closecodes import CloseCode
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _silent.setLevel(logging.CRITICAL)
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_allowance",
         "_backlog",
         "_fragments",
         "_gateway",
@@ -42,6 +41,7 @@ class Connection(asyncio.Protocol):
         "_over",
         "_owed",
         "_pinged_at",
+        "_receive_limit",
         "_session",
         "_suspect",
         "_transport",
@@ -56,7 +56,7 @@ class Connection(asyncio.Protocol):
         self._ws = ServerProtocol(max_size=gateway.settings.max_message_bytes, logger=_silent)
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)  # until connection_made
         self._session: AnySession | None = None
-        self._allowance: Allowance | None = None
+        self._receive_limit: TokenBucket | None = None
         self._fragments: list[bytes] | None = None
         self._backlog: bytearray | None = None
         self._heard = loop.time()
@@ -130,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._flush()
 
     def _take_frame(self, frame: Frame, session: "AnySession") -> None:
-        if self._allowance is None or not self._allowance.spend(self._heard):
+        if self._receive_limit is None or self._receive_limit.take(self._heard) > 0:
             self.fail(CloseCode.POLICY, "too many frames")
         elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             self._assemble(frame, session)
@@ -149,9 +149,9 @@ class Connection(asyncio.Protocol):
 
     # What the gateway and the session do with it
 
-    def upgrade(self, response: Response, session: "AnySession", allowance: Allowance) -> None:
+    def upgrade(self, response: Response, session: "AnySession", receive_limit: TokenBucket) -> None:
         self._session = session
-        self._allowance = allowance
+        self._receive_limit = receive_limit
         self._ws.send_response(response)
         self._flush()
         self.is_open = True

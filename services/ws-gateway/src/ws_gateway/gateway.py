@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from websockets.http11 import Request
 
 from tablebell.lifecycle import Stop
+from tablebell.token_bucket import TokenBucket
 from tablebell.tokens import TokenVerifier
 from ws_gateway import metrics
-from ws_gateway.allowance import Allowance
 from ws_gateway.closecodes import CloseCode
 from ws_gateway.connection import Connection
 from ws_gateway.json_session import JsonSession
@@ -72,8 +72,8 @@ class Gateway:
             response.headers["Sec-WebSocket-Protocol"] = chosen
         now = asyncio.get_running_loop().time()
         session = SESSIONS[path](connection, self, now)
-        allowance = Allowance(self.settings.receive_burst, self.settings.receive_per_second, now)
-        connection.upgrade(response, session, allowance)
+        receive_limit = TokenBucket(self.settings.receive_per_second, self.settings.receive_burst, now)
+        connection.upgrade(response, session, receive_limit)
         if len(self.connections) > self.settings.max_connections:
             session.refuse(CloseCode.TOO_MANY, "too many connections")
 
