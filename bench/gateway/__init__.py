@@ -20,8 +20,10 @@ from bench.gateway.web_stomp import compare_with_web_stomp
 from bench.harness import Figure, Rig
 from tablebell.frames import Addressed, encode_frames
 from tablebell.rabbit import Broker, open_broker
+from tablebell.testing import free_port
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import AUDIENCE, SECRET, token
 from tablebell.topology import LIVE_EXCHANGE, declare_live
-from ws_gateway.testing import AUDIENCE, SECRET, free_port, notification, token
 
 IDLE = 5_000
 USERS = 1_000

@@ -21,12 +21,14 @@ from bench.gateway.processes import Measured
 from bench.harness import Figure, Rig
 from tablebell.frames import Addressed, encode_frames
 from tablebell.rabbit import open_broker
+from tablebell.testing import free_port
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import token
 from tablebell.topology import LIVE_EXCHANGE, declare_live
 from tablebell_local.instance import Instance
 from tablebell_local.stack import Stack
 from ws_gateway.packet import DESTINATION
 from ws_gateway.stomp import encode
-from ws_gateway.testing import free_port, notification, token
 
 PEERS = 1_000
 FRAMES_A_SECOND = 500

@@ -10,16 +10,10 @@ import uvloop
 from pydantic import SecretStr
 
 from tablebell.rabbit import Broker
-from ws_gateway.testing import (
-    Chromium,
-    InboxApi,
-    RunningGateway,
-    StartGateway,
-    chromium_process,
-    open_chromium,
-    open_inbox_api,
-    running_gateway,
-)
+from tablebell.testing.chromium import Chromium, chromium_process, open_chromium
+
+from .harness import RunningGateway, StartGateway, running_gateway
+from .inbox_api import InboxApi, open_inbox_api
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -11,8 +11,12 @@ import pytest
 from pydantic import SecretStr
 
 from tablebell.rabbit import Broker
-from tablebell.testing import Servers, eventually
-from ws_gateway.testing import Chromium, InboxApi, RunningGateway, Tab, free_port, publish, running_gateway, token
+from tablebell.testing import Servers, eventually, free_port
+from tablebell.testing.chromium import Chromium, Tab
+from tablebell.testing.tokens import token
+
+from .harness import RunningGateway, publish, running_gateway
+from .inbox_api import InboxApi
 
 ME = "RESTAURANT_USER:50"
 
@@ -61,7 +65,7 @@ async def shows_the_inbox(tab: Tab, api: InboxApi, within: float = 15.0) -> None
         assert await tab.evaluate(SHOWN) == inbox_of(api)
         assert await tab.evaluate("inbox.unread") == api.unread(ME)
         raise
-    assert tab.complaints == []
+    assert tab.page_errors == []
 
 
 async def test_what_was_there_before_and_what_comes_live_are_one_list(

@@ -13,7 +13,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from websockets.exceptions import InvalidStatus
 
-from ws_gateway.testing import AUDIENCE, RunningGateway, StartGateway, close_code, notification, receive, token
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import AUDIENCE, token
+
+from .harness import RunningGateway, StartGateway, close_code, receive
 
 
 async def test_a_good_token_is_answered_ready(gateway: RunningGateway) -> None:

@@ -10,17 +10,12 @@ import pytest
 from pydantic import SecretStr
 
 from tablebell.rabbit import Broker
-from ws_gateway.testing import (
-    Chromium,
-    InboxApi,
-    RunningGateway,
-    StartGateway,
-    Tab,
-    free_port,
-    gateway_process,
-    publish,
-    token,
-)
+from tablebell.testing import free_port
+from tablebell.testing.chromium import Chromium, Tab
+from tablebell.testing.tokens import token
+
+from .harness import RunningGateway, StartGateway, gateway_process, publish
+from .inbox_api import InboxApi
 
 GIULIA, MARCO = "RESTAURANT_USER:50", "RESTAURANT_USER:51"
 BOTH = (GIULIA, MARCO)
@@ -69,7 +64,7 @@ async def test_one_accepts_and_the_others_buttons_give_way_at_once(
         shown = await tab.evaluate(f"document.querySelector('[data-id=\"{own}\"] .resolution').textContent")
         assert "handled by Giulia" in shown
     assert "handled by Giulia" in await marco.evaluate("document.querySelector('#announcer').textContent")
-    assert giulia.complaints == marco.complaints == []
+    assert giulia.page_errors == marco.page_errors == []
 
 
 async def test_who_is_too_late_is_told_who_was_faster(
@@ -97,7 +92,7 @@ async def test_another_time_is_proposed_in_the_restaurants_own_time(
     assert await tab.evaluate("document.activeElement.value") == "2027-07-14T20:30"
     await tab.evaluate("document.querySelector('.propose').requestSubmit()")
     await tab.wait_for("document.querySelector('.resolution')?.textContent.startsWith('Another time proposed')")
-    assert api.proposed == ["2027-07-14T20:30:00"]
+    assert api.proposed_times == ["2027-07-14T20:30:00"]
 
 
 async def test_the_gateway_is_killed_and_comes_back_and_nothing_is_missing_or_shown_twice(

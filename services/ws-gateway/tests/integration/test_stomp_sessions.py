@@ -6,8 +6,11 @@ import json
 import pytest
 from websockets.asyncio.client import ClientConnection
 
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import token
 from ws_gateway.stomp import Parser, StompFrame, encode
-from ws_gateway.testing import RunningGateway, StartGateway, close_code, notification, token
+
+from .harness import RunningGateway, StartGateway, close_code
 
 DESTINATION = "/user/queue/notifications"
 

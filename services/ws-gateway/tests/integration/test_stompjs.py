@@ -14,8 +14,13 @@ import pytest
 from fastapi.staticfiles import StaticFiles
 
 from tablebell.lifecycle import Stop
+from tablebell.testing import free_port
+from tablebell.testing.chromium import Chromium
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import token
 from tablebell.web import serve
-from ws_gateway.testing import Chromium, RunningGateway, StartGateway, free_port, notification, token
+
+from .harness import RunningGateway, StartGateway
 
 BROWSER = Path(__file__).parent.parent / "browser"
 

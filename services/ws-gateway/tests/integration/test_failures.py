@@ -20,18 +20,12 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from tablebell.rabbit import Broker
-from tablebell.testing import Servers, eventually
+from tablebell.testing import Servers, eventually, free_port
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import token
 from tablebell.topology import LIVE_EXCHANGE
-from ws_gateway.testing import (
-    RunningGateway,
-    StartGateway,
-    close_code,
-    free_port,
-    gateway_process,
-    notification,
-    receive,
-    token,
-)
+
+from .harness import RunningGateway, StartGateway, close_code, gateway_process, receive
 
 
 async def stalled_client(gateway: RunningGateway, person: str) -> socket.socket:
