@@ -27,7 +27,7 @@ from tablebell.testing.tokens import token
 from tablebell.topology import LIVE_EXCHANGE, declare_live
 from tablebell_local.instance import Instance
 from tablebell_local.stack import Stack
-from ws_gateway.packet import DESTINATION
+from ws_gateway.encoded_frame import DESTINATION
 from ws_gateway.stomp import encode
 
 PEERS = 1_000
