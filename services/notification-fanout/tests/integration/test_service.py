@@ -8,9 +8,9 @@ import pytest
 
 from notification_fanout.purge import Purge
 from tablebell.postgres import open_pool
-from tablebell.testing import Servers, eventually
+from tablebell.testing import Servers, eventually, free_port
 
-from .stage import Stage, free_port, requested
+from .stage import Stage, requested
 
 
 async def test_metrics_tell_what_each_listener_did(stage: Stage) -> None:

@@ -1,7 +1,7 @@
-"""What comes from RabbitMQ: one exclusive queue of bounded length per process, bound once.
+"""Consumes frames from RabbitMQ: one exclusive queue of bounded length per process, with one binding.
 
-Nothing is acknowledged, since a frame is not kept for a second try: a browser that missed something reads the inbox.
-The queue dies with the connection, so a new one means that frames were missed, and everyone is told.
+Nothing is acknowledged because a frame is never redelivered: a browser that missed one reads the inbox. RabbitMQ
+deletes the queue with the connection. After a reconnect frames may be missing, so every client is told.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class SetLive(Protocol):
     def __call__(self, *, live: bool) -> None: ...
 
 
-class Feed:
+class FrameConsumer:
     def __init__(self, broker: Broker, route: Callable[[bytes], None], set_live: SetLive, queue_length: int) -> None:
         self._broker = broker
         self._route = route
@@ -32,12 +32,12 @@ class Feed:
         self._live = False
 
     async def check(self) -> None:
-        """Raises while nothing comes."""
+        """Raise while no frames are consumed."""
         if not self._live:
             raise BrokerAway("no frames from RabbitMQ")
 
     async def run(self) -> None:
-        """Consume for ever; open another channel whenever one is lost."""
+        """Consume forever. Open a new channel when one is lost."""
         while True:
             try:
                 await self._consume()

@@ -1,4 +1,4 @@
-"""STOMP on the wire: whole, split, joined, escaped, and what is no STOMP at all."""
+"""The STOMP wire format: whole, split, joined, escaped and invalid frames."""
 
 import pytest
 
@@ -11,37 +11,37 @@ def parse(data: bytes, limit: int = 16_384) -> list[StompFrame]:
     return Parser(limit).feed(data)
 
 
-def test_a_frame_is_a_command_headers_and_a_body() -> None:
+def test_a_frame_has_a_command_headers_and_a_body() -> None:
     (frame,) = parse(b"SEND\ndestination:/x\n\nhello\0")
     assert frame == StompFrame("SEND", {"destination": "/x"}, b"hello")
 
 
-def test_a_frame_may_come_byte_by_byte() -> None:
+def test_a_frame_is_parsed_byte_by_byte() -> None:
     parser = Parser(16_384)
     frames = [frame for byte in SUBSCRIBE for frame in parser.feed(bytes([byte]))]
     assert frames == parse(SUBSCRIBE)
 
 
-def test_frames_may_come_joined_with_heart_beats_between() -> None:
+def test_joined_frames_with_heart_beats_between_are_parsed() -> None:
     frames = parse(b"\n\r\n" + SUBSCRIBE + b"\n\n" + b"ACK\nid:1\n\n\0" + b"\n" + b"DISC")
     assert [frame.command for frame in frames] == ["SUBSCRIBE", "ACK"]
 
 
-def test_heart_beats_alone_are_no_frames() -> None:
+def test_heart_beats_are_not_frames() -> None:
     assert parse(b"\n\n\r\n") == []
 
 
-def test_carriage_returns_at_the_ends_of_lines_are_left_out() -> None:
+def test_carriage_returns_at_line_ends_are_removed() -> None:
     (frame,) = parse(b"SEND\r\ndestination:/x\r\n\r\nhello\0")
     assert frame == StompFrame("SEND", {"destination": "/x"}, b"hello")
 
 
-def test_a_body_with_a_length_may_contain_nul() -> None:
+def test_a_body_with_a_content_length_may_contain_nul() -> None:
     (frame,) = parse(b"SEND\ncontent-length:5\n\na\0b\0c\0")
     assert frame.body == b"a\0b\0c"
 
 
-def test_of_repeated_headers_the_first_counts() -> None:
+def test_the_first_of_repeated_headers_counts() -> None:
     (frame,) = parse(b"SEND\nfoo:World\nfoo:Hello\n\n\0")
     assert frame.headers == {"foo": "World"}
 
@@ -51,15 +51,15 @@ def test_a_value_may_contain_colons() -> None:
     assert frame.headers["Authorization"] == "Bearer a:b"
 
 
-NASTY = "back\\slash, col:on, line\nfeed, carriage\rreturn, \\n, ü, 🍕"
+SPECIAL = "back\\slash, col:on, line\nfeed, carriage\rreturn, \\n, ü, 🍕"
 
 
-def test_escapes_survive_the_round_trip() -> None:
-    (frame,) = parse(encode("MESSAGE", {NASTY: NASTY}))
-    assert frame.headers == {NASTY: NASTY}
+def test_escaped_headers_survive_a_round_trip() -> None:
+    (frame,) = parse(encode("MESSAGE", {SPECIAL: SPECIAL}))
+    assert frame.headers == {SPECIAL: SPECIAL}
 
 
-def test_escapes_are_those_of_1_2() -> None:
+def test_escapes_follow_1_2() -> None:
     assert encode("RECEIPT", {"receipt-id": "a:b\\c\nd\re"}) == b"RECEIPT\nreceipt-id:a\\cb\\\\c\\nd\\re\n\n\0"
 
 
@@ -69,7 +69,7 @@ def test_connect_and_connected_are_not_escaped() -> None:
     assert frame.headers["login"] == "a\\nb"
 
 
-def test_1_0_knows_no_escapes() -> None:
+def test_1_0_has_no_escapes() -> None:
     assert encode("MESSAGE", {"a": "b\\c"}, version="1.0") == b"MESSAGE\na:b\\c\n\n\0"
     parser = Parser(16_384)
     parser.escaped = False
@@ -77,12 +77,12 @@ def test_1_0_knows_no_escapes() -> None:
     assert frame.headers["id"] == "a\\tb"
 
 
-def test_a_body_is_given_its_length_in_bytes() -> None:
+def test_the_content_length_is_in_bytes() -> None:
     assert encode("MESSAGE", {}, "ü".encode()) == b"MESSAGE\ncontent-length:2\n\n\xc3\xbc\0"
 
 
 @pytest.mark.parametrize(
-    "rubbish",
+    "invalid",
     [
         b"\0",
         b"SEND\0",
@@ -101,6 +101,6 @@ def test_a_body_is_given_its_length_in_bytes() -> None:
         b"x" * 20_000,
     ],
 )
-def test_what_is_no_stomp_is_refused(rubbish: bytes) -> None:
+def test_invalid_frames_are_rejected(invalid: bytes) -> None:
     with pytest.raises(BadFrame):
-        parse(rubbish)
+        parse(invalid)

@@ -1,4 +1,4 @@
-"""A real Chromium, spoken to by its own protocol: tabs to open, expressions to evaluate, pictures to take."""
+"""A driver for a real Chromium over the DevTools protocol: open tabs, evaluate JavaScript, take screenshots."""
 
 import asyncio
 import base64
@@ -32,11 +32,11 @@ FLAGS = (
 
 
 class PageError(AssertionError):
-    """What the page threw."""
+    """The page raised an exception or did not reach the expected state."""
 
 
 class Tab:
-    """A tab in a window of its own, or beside another that it shares its storage with."""
+    """A tab. Tabs with the same browser context share cookies and storage."""
 
     def __init__(self, socket: ClientConnection, context: str) -> None:
         self._socket = socket
@@ -44,15 +44,15 @@ class Tab:
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._reading = asyncio.create_task(self._read(), name="tab")
         self.context = context
-        self.complaints: list[str] = []
+        self.page_errors: list[str] = []
 
     async def _read(self) -> None:
         async for message in self._socket:
-            told = json.loads(message)
-            if "id" in told:
-                self._answers.pop(told["id"]).set_result(told)
-            elif told["method"] == "Runtime.exceptionThrown":
-                self.complaints.append(json.dumps(told["params"]["exceptionDetails"]))
+            received = json.loads(message)
+            if "id" in received:
+                self._answers.pop(received["id"]).set_result(received)
+            elif received["method"] == "Runtime.exceptionThrown":
+                self.page_errors.append(json.dumps(received["params"]["exceptionDetails"]))
 
     async def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         number = next(self._numbers)
@@ -66,7 +66,7 @@ class Tab:
         return result
 
     async def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression, awaited if it is a promise."""
+        """Return the value of a JavaScript expression. A promise is awaited."""
         answer = await self.call(
             "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
         )
@@ -75,12 +75,12 @@ class Tab:
         return answer["result"].get("value")
 
     async def wait_for(self, expression: str, within: float = 10.0) -> Any:
-        """The first truthy value of the expression."""
+        """Evaluate the expression until it is truthy and return its value."""
         deadline = asyncio.get_running_loop().time() + within
         while not (value := await self.evaluate(expression)):
             if asyncio.get_running_loop().time() > deadline:
                 page = await self.evaluate("document.body.innerText")
-                raise PageError(f"never true within {within} s: {expression}; the page shows: {page[:500]!r}")
+                raise PageError(f"not true within {within} s: {expression}; the page shows: {page[:500]!r}")
             await asyncio.sleep(0.02)
         return value
 
@@ -115,7 +115,7 @@ class Tab:
 
 
 class Chromium:
-    """A connection to a running browser; what is opened through it is closed with it."""
+    """A connection to a running browser. Closing it closes the tabs that it opened."""
 
     def __init__(self, port: int, control: Tab) -> None:
         self._port = port
@@ -123,8 +123,8 @@ class Chromium:
         self._tabs: list[Tab] = []
 
     async def open(self, url: str, *, beside: Tab | None = None) -> Tab:
-        """A tab in a window of its own; `beside` another it shares that one's storage."""
-        context = beside.context if beside else await self._new_window()
+        """Open a tab in a new browser context, or in the context of `beside`."""
+        context = beside.context if beside else await self._new_context()
         made = await self._control.call("Target.createTarget", url="about:blank", browserContextId=context)
         page = f"ws://127.0.0.1:{self._port}/devtools/page/{made['targetId']}"
         tab = Tab(await connect(page, max_size=None, compression=None), context)
@@ -134,7 +134,7 @@ class Chromium:
         await tab.go(url)
         return tab
 
-    async def _new_window(self) -> str:
+    async def _new_context(self) -> str:
         return str((await self._control.call("Target.createBrowserContext"))["browserContextId"])
 
     async def close(self) -> None:
@@ -158,7 +158,7 @@ async def open_chromium(port: int) -> AsyncIterator[Chromium]:
 
 @contextmanager
 def chromium_process() -> Iterator[int]:
-    """The browser itself, for as many tests as want it; yields the port to speak to. Installed if it is missing."""
+    """Run Chromium and yield its DevTools port. Installs Chromium if it is missing."""
     if shutil.which("chromium") is None:
         _install()
     with TemporaryDirectory(ignore_cleanup_errors=True) as home:
@@ -182,7 +182,7 @@ def _install() -> None:
 
 
 def _port_in(file: Path) -> int:
-    """Chromium writes it when it is ready."""
+    """Wait for the port file, which Chromium writes when it is ready."""
     for _ in range(600):
         with contextlib.suppress(FileNotFoundError, IndexError):
             return int(file.read_text().splitlines()[0])

@@ -1,6 +1,6 @@
-"""The inbox's half of reservation-api, from a list in memory, to test the browser client without the other services.
+"""A stand-in for the inbox endpoints of reservation-api, to test the browser client without the other services.
 
-What people do here is told as the system tells it: by frames on `notification.websocket`.
+It keeps the inboxes in memory. Like the real system, it publishes changes as frames on `notification.websocket`.
 """
 
 import asyncio
@@ -18,8 +18,11 @@ from tablebell.frames import Addressed, NotificationFrame, ReadFrame, ResolvedFr
 from tablebell.inbox import NotificationView, Resolution
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
+from tablebell.testing import free_port
+from tablebell.testing.tokens import AUDIENCE, SECRET
 from tablebell.web import serve
-from ws_gateway.testing.running import AUDIENCE, SECRET, free_port, publish
+
+from .harness import publish
 
 NAMES = {50: "Giulia", 51: "Marco", 52: "Sofia"}
 ACTIONS = ["CONFIRMED", "REJECTED", "POSTPONED", "DISMISSED"]
@@ -30,24 +33,24 @@ class InboxApi:
         self._broker = broker
         self.url = f"http://127.0.0.1:{port}"
         self.inboxes: dict[str, dict[int, NotificationView]] = {}
-        self.proposed: list[str] = []
-        self._number = 0
+        self.proposed_times: list[str] = []
+        self._last_id = 0
         self.app = self._make_app()
 
-    def add(self, *people: str, **more: Any) -> list[Addressed]:
-        """Tell people of a reservation; returns the frames, for the test to publish or to lose."""
-        self._number += 1
-        shared = self._number
+    def add(self, *people: str, **properties: Any) -> list[Addressed]:
+        """Add a shared notification and return its frames. The test publishes or drops them."""
+        self._last_id += 1
+        shared_id = self._last_id
         frames = []
-        for place, person in enumerate(people):
+        for index, person in enumerate(people):
             view = NotificationView(
-                id=10 * shared + place,
-                event_notification_id=shared,
+                id=10 * shared_id + index,
+                event_notification_id=shared_id,
                 event_type="RESERVATION_REQUESTED",
-                reservation_id=shared,
+                reservation_id=shared_id,
                 title="Nuova prenotazione ricevuta",
-                body=f"Prenotazione {shared}",
-                properties=more,
+                body=f"Prenotazione {shared_id}",
+                properties=properties,
                 shared=True,
                 actions=ACTIONS,
                 is_read=False,
@@ -76,16 +79,16 @@ class InboxApi:
         )
         return [addressed(frame, people)]
 
-    def _change(self, shared: int, **changes: Any) -> list[str]:
+    def _change(self, shared_id: int, **changes: Any) -> list[str]:
         people = []
         for person, inbox in self.inboxes.items():
             for view in list(inbox.values()):
-                if view.event_notification_id == shared:
+                if view.event_notification_id == shared_id:
                     inbox[view.id] = view.model_copy(update=changes)
                     people.append(person)
         return people
 
-    def _make_app(self) -> FastAPI:  # noqa: C901 - six routes, each of a few lines
+    def _make_app(self) -> FastAPI:  # noqa: C901 - five short routes
         app = FastAPI()
         app.add_middleware(
             CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["Authorization", "Content-Type"]
@@ -99,15 +102,15 @@ class InboxApi:
                 raise HTTPException(401) from None
             return f"{claims['user_type']}:{claims['sub']}"
 
-        def find(request: Request, number: int) -> tuple[NotificationView, int]:
+        def find(request: Request, notification_id: int) -> tuple[NotificationView, int]:
             person = person_of(request)
-            return self.inboxes[person][number], int(person.rpartition(":")[2])
+            return self.inboxes[person][notification_id], int(person.rpartition(":")[2])
 
         @app.get("/notifications")
         async def page(request: Request, limit: int = 20, cursor: int = 2**62) -> dict[str, Any]:
             inbox = self.inboxes.get(person_of(request), {})
-            ids = [number for number in sorted(inbox, reverse=True) if number < cursor]
-            items = [inbox[number].model_dump(mode="json", by_alias=True) for number in ids[:limit]]
+            ids = [each for each in sorted(inbox, reverse=True) if each < cursor]
+            items = [inbox[each].model_dump(mode="json", by_alias=True) for each in ids[:limit]]
             return {"items": items, "nextCursor": str(ids[limit - 1]) if len(ids) > limit else None}
 
         @app.get("/notifications/unread-count")
@@ -122,22 +125,22 @@ class InboxApi:
                 await publish(self._broker, self.mark_read(view, int(person.rpartition(":")[2])))
             return {"read": len(views)}
 
-        @app.post("/notifications/{number}/read")
-        async def read(request: Request, number: int) -> dict[str, Any]:
-            view, user_id = find(request, number)
+        @app.post("/notifications/{notification_id}/read")
+        async def read(request: Request, notification_id: int) -> dict[str, Any]:
+            view, user_id = find(request, notification_id)
             await publish(self._broker, self.mark_read(view, user_id))
-            return find(request, number)[0].model_dump(mode="json", by_alias=True)
+            return find(request, notification_id)[0].model_dump(mode="json", by_alias=True)
 
-        @app.post("/notifications/{number}/actions", response_model=None)
-        async def act(request: Request, number: int, body: dict[str, str]) -> JSONResponse | dict[str, Any]:
-            view, user_id = find(request, number)
+        @app.post("/notifications/{notification_id}/actions", response_model=None)
+        async def act(request: Request, notification_id: int, body: dict[str, str]) -> JSONResponse | dict[str, Any]:
+            view, user_id = find(request, notification_id)
             if view.resolution is not None:
-                by = view.resolution.model_dump(mode="json", by_alias=True)
-                return JSONResponse({"status": 409, "title": "Handled", "handledBy": by}, 409)
+                handled_by = view.resolution.model_dump(mode="json", by_alias=True)
+                return JSONResponse({"status": 409, "title": "Handled", "handledBy": handled_by}, 409)
             if "proposedTime" in body:
-                self.proposed.append(body["proposedTime"])
+                self.proposed_times.append(body["proposedTime"])
             await publish(self._broker, self.resolve(view, user_id, body["actionType"]))
-            return find(request, number)[0].model_dump(mode="json", by_alias=True)
+            return find(request, notification_id)[0].model_dump(mode="json", by_alias=True)
 
         return app
 

@@ -1,7 +1,7 @@
-"""The ceilings: `python -m bench.gateway.bare KIND PORT`.
+"""Servers that measure ceilings: `python -m bench.gateway.bare_servers KIND PORT`.
 
-websockets   a server of that library with compression off and nothing else: what an idle connection costs
-loop         sockets and a loop that writes the same frame to each of them, as often as the first peer asks for
+websockets   a plain server of that library without compression: memory per idle connection
+loop         a loop that writes the same frame to every socket, as often as the first client requests
 """
 
 import asyncio
@@ -29,27 +29,27 @@ async def hold_websockets(port: int) -> None:
 
 
 class Socket(asyncio.Protocol):
-    transports: list[asyncio.Transport] = []  # noqa: RUF012 - of the whole process, which is a script
+    transports: list[asyncio.Transport] = []  # noqa: RUF012 - shared by the whole script
     writing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
-        self._greeted = False
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
+        self._upgraded = False
 
     def data_received(self, data: bytes) -> None:
-        if self._greeted:
+        if self._upgraded:
             size = 4 if data[1] == 0xFE else 2
             rounds, _, text = data[size + 4 :].partition(b" ")
             Socket.writing = asyncio.create_task(write(int(rounds), text))
             return
-        self._greeted = True
+        self._upgraded = True
         key = data.partition(b"Sec-WebSocket-Key: ")[2].partition(b"\r\n")[0]
         accept = base64.b64encode(hashlib.sha1(key + GUID, usedforsecurity=False).digest())
         self._transport.write(b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\nready")
         Socket.transports.append(self._transport)
 
     def connection_lost(self, _: Exception | None) -> None:
-        if self._greeted:
+        if self._upgraded:
             Socket.transports.remove(self._transport)
 
 
@@ -58,7 +58,7 @@ async def write(rounds: int, text: bytes) -> None:
     for number, transport in enumerate(chain.from_iterable(repeat(Socket.transports, rounds))):
         transport.write(frame)
         if number % BATCH == BATCH - 1:
-            await asyncio.sleep(0)  # as the gateway does between messages, or nothing would ever leave
+            await asyncio.sleep(0)  # as between the gateway's messages: the loop must run to write
 
 
 async def write_on_demand(port: int) -> None:
