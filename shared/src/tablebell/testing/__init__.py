@@ -3,6 +3,7 @@
 from tablebell.testing.database import Database
 from tablebell.testing.plans import plan
 from tablebell.testing.servers import Servers
+from tablebell.testing.virtual_address import VirtualAddress
 from tablebell.testing.waiting import eventually
 
-__all__ = ["Database", "Servers", "eventually", "plan"]
+__all__ = ["Database", "Servers", "VirtualAddress", "eventually", "plan"]
