@@ -29,6 +29,8 @@ class Faults:
         self._screen = screen
         self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
         self._killed: set[str] = set()
+        self._database = asyncio.Lock()
+        """One fault of PostgreSQL at a time: a server that is stopped cannot be promoted."""
 
     async def run(self, seconds: float, over: asyncio.Event) -> None:
         """Kills go on until the load is over; when this returns, everything has gone wrong and been started again."""
@@ -36,6 +38,7 @@ class Faults:
             (0.10, self.refuse_smtp),
             (0.25, self.restart_rabbitmq),
             (0.50, self.restart_postgres),
+            (0.60, self.switch_over_postgres),
             (0.70, self.terminate_backends),
             (0.80, self.kill_gateway),
             (0.90, self.terminate_backends),
@@ -87,7 +90,19 @@ class Faults:
         await self._restart(self._stage.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
 
     async def restart_postgres(self, _seconds: float) -> None:
-        await self._restart(self._stage.stack.postgres, "PostgreSQL stopped immediately", signal.SIGQUIT)
+        async with self._database:
+            primary = self._stage.stack.replication.primary
+            await self._restart(primary, "PostgreSQL stopped immediately", signal.SIGQUIT)
+
+    async def switch_over_postgres(self, _seconds: float) -> None:
+        replication = self._stage.stack.replication
+        async with self._database:
+            self.counts["PostgreSQL switched over"] += 1
+            self._screen.say(f"PostgreSQL is switched over to {replication.standby.name}", FAULT)
+            await replication.switch_over()
+            self._screen.say(f"{replication.primary.name} is the primary", FAULT)
+            await replication.follow()
+        self._screen.say(f"{replication.standby.name} is its standby", FAULT)
 
     async def _restart(self, part: Part, what: str, how: signal.Signals) -> None:
         self.counts[what] += 1
@@ -98,10 +113,11 @@ class Faults:
         self._screen.say(f"{part.name} is back", FAULT)
 
     async def terminate_backends(self, _seconds: float) -> None:
-        await _until_healthy(self._stage.stack.postgres)
-        self.counts["backends terminated"] += 1
-        async with store.connect(self._stage.database_url) as connection:
-            count = await store.terminate_backends(connection)
+        async with self._database:
+            await _until_healthy(self._stage.stack.replication.primary)
+            self.counts["backends terminated"] += 1
+            async with store.connect(self._stage.database_url) as connection:
+                count = await store.terminate_backends(connection)
         self._screen.say(f"{count} connections to PostgreSQL terminated", FAULT)
 
     async def _watch(self) -> None:

@@ -1,6 +1,5 @@
 """The system that is put under load and faults: an instance of its own with two of everything that may be doubled."""
 
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -25,7 +24,7 @@ class Stage:
     def __init__(self, system: System, overrides: Mapping[str, str]) -> None:
         self.stack = system.stack
         self.services = [each for each in system.services(SCALE, overrides) if each.name != OUTSIDE]
-        self.database_url = system.stack.postgres.url()
+        self.database_url = system.stack.replication.url()
         self.jwt_secret = system.secret("JWT_SECRET")
         self.sandbox_url = f"http://127.0.0.1:{system.port(OUTSIDE)}"
         self.api_urls = [each.url for each in self._replicas("reservation-api")]
@@ -50,8 +49,8 @@ async def open_stage(instance: Instance, overrides: Mapping[str, str], *, attach
         with Board() as board:
             if not attach:
                 await system.stack.down(board)
-                for name in ("pgdata", "rabbitmq"):
-                    shutil.rmtree(instance.path(name), ignore_errors=True)
+                system.stack.forget()
+                instance.add_standby()
             await system.up(board, SCALE, (), overrides)
         try:
             yield Stage(system, overrides)

@@ -11,7 +11,8 @@ OUTAGES: tuple[type[Exception], ...] = (
     asyncpg.InternalClientError,  # what asyncpg says on a connection that broke at the wrong moment
     asyncpg.OperatorInterventionError,  # the server shuts down, crashed, or an operator ended our session
     asyncpg.InsufficientResourcesError,  # too many connections, disk or memory full
-    asyncpg.ReadOnlySQLTransactionError,  # a failover left us on a standby
+    asyncpg.ReadOnlySQLTransactionError,  # the server was set to read-only; the pool replaces its connections
+    asyncpg.InvalidCachedStatementError,  # a migration changed a result's columns; the statement is prepared again
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     aiormq.AMQPError,

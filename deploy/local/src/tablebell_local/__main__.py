@@ -34,6 +34,8 @@ class Command:
 
     def up(self) -> None:
         started = time.monotonic()
+        if self._options.standby:
+            self._instance.add_standby()
         mode = choose(self._options.mode, self._instance)
         mode.up(dict(self._options.scale), self._options.parts, dict(self._options.set))
         if not self._options.parts:
@@ -153,6 +155,7 @@ def parser() -> argparse.ArgumentParser:
     for name, purpose in (("up", "start what does not run"), ("demo", "start it and show it")):
         up = commands.add_parser(name, help=purpose)
         up.add_argument("parts", nargs="*", metavar="part", help="just these parts and the servers (default: all)")
+        up.add_argument("--standby", action="store_true", help="with a second PostgreSQL that follows the first")
         up.add_argument("--scale", type=_scale, action="append", default=[], metavar="PART=N", help="replicas")
         up.add_argument("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting")
 

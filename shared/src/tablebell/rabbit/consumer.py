@@ -24,7 +24,7 @@ from tablebell.rabbit.publisher import Confirmed, Outgoing, Publisher
 
 log = structlog.get_logger(__name__)
 
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 2.0
 
 
 @dataclass(frozen=True, slots=True)

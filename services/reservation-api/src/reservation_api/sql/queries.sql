@@ -46,7 +46,9 @@ SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, re
 
 -- name: find_reservation_of_customer
 -- $1 reservation · $2 customer
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
@@ -54,7 +56,9 @@ SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaur
 
 -- name: list_reservations_of_customer
 -- The newest first. $1 customer · $2 status or NULL · $3 before which id · $4 limit
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
@@ -67,7 +71,9 @@ SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaur
 -- name: list_reservations_of_staff
 -- In the order in which the guests come. A date is a day of the restaurant's own.
 -- $1 member of staff · $2 status or NULL · $3 date or NULL · $4, $5 after which slot time and id · $6 limit
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM restaurant_users AS staff
   JOIN restaurant ON restaurant.id = staff.restaurant_id
   JOIN reservation AS r ON r.restaurant_id = staff.restaurant_id
@@ -83,7 +89,9 @@ SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaur
 
 -- name: lock_reservation
 -- Whoever acts on a reservation waits here for whoever acts now. $1 reservation
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
@@ -358,7 +366,9 @@ VALUES ($1, $2, $3, $4, $5)
 
 -- name: trace_reservation
 -- $1 reservation
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
