@@ -23,7 +23,7 @@ from aiormq.exceptions import ChannelNotFoundEntity
 from prometheus_client import Counter
 
 from tablebell.lifecycle import Stop
-from tablebell.outage import OUTAGES, describe
+from tablebell.outage import OUTAGES, describe, is_outage
 from tablebell.rabbit.connection import Broker, BrokerAway, Declare, close_channel, own_cancellation
 from tablebell.rabbit.delivery import Delivery, Handler, Poison, dead_letter, delivery_of
 from tablebell.rabbit.isolation import Interrupted, Isolation
@@ -87,8 +87,10 @@ class Consumer:
                     await self._consume(stop)
             except BrokerAway:
                 await stop.sleep(0.1)
-            except OUTAGES as outage:
-                log.warning("consumer_interrupted", queue=self.queue, error=describe(outage))
+            except Exception as error:
+                if not is_outage(error):
+                    raise
+                log.warning("consumer_interrupted", queue=self.queue, error=describe(error))
                 await stop.sleep(1.0)
 
     async def _consume(self, stop: Stop) -> None:

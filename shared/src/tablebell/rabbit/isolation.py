@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from tablebell import tracing
 from tablebell.outage import OUTAGES, describe, is_data_error, is_outage
-from tablebell.rabbit.delivery import Delivery, Handler, Poison
+from tablebell.rabbit.delivery import Delivery, Handler, Poison, Verdict
 
 log = structlog.get_logger(__name__)
 
@@ -38,20 +38,21 @@ class Isolation:
         try:
             with tracing.handling(self.queue, [delivery.headers for delivery in batch]) as headers:
                 verdicts = await self.handler(batch if headers is None else _carrying(batch, headers))
+        except OUTAGES:
+            raise
         except Exception as error:
-            if isinstance(error, OUTAGES):
-                raise
             if is_outage(error):
                 raise Interrupted(describe(error)) from error
             log.exception("batch_failed", queue=self.queue, messages=len(batch))
-            if len(batch) > 1:
-                return [poisoned for delivery in batch for poisoned in await self.handle([delivery])]
-            return [(batch[0], self._poison(error))]
-        poisoned = [
-            (delivery, verdict)
-            for delivery, verdict in zip(batch, verdicts, strict=True)
-            if isinstance(verdict, Poison)
-        ]
+            if len(batch) == 1:
+                return [(batch[0], self._poison(error))]
+        else:
+            return self._sort_out(batch, verdicts)
+        return [poisoned for delivery in batch for poisoned in await self.handle([delivery])]
+
+    def _sort_out(self, batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[tuple[Delivery, Poison]]:
+        judged = zip(batch, verdicts, strict=True)
+        poisoned = [(delivery, verdict) for delivery, verdict in judged if isinstance(verdict, Poison)]
         if len(poisoned) < len(batch):
             self.unforeseen = 0
         return poisoned
