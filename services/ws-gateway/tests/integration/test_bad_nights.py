@@ -23,6 +23,8 @@ from tablebell.rabbit import Broker
 from tablebell.testing import Servers, eventually
 from tablebell.topology import LIVE_EXCHANGE
 from ws_gateway.testing import (
+    AUDIENCE,
+    SECRET,
     RunningGateway,
     StartGateway,
     close_code,
@@ -142,6 +144,42 @@ async def test_rabbitmq_gone_is_told_connections_stay_and_it_heals_by_itself(
     await gateway.publish(notification(1, "RESTAURANT_USER:50", "RESTAURANT_USER:51"))
     for each in (client, late):
         assert (await receive(each))["id"] == 1
+
+
+@pytest.mark.timeout(90)
+async def test_a_feed_whose_queue_is_deleted_is_told_and_gets_another_within_seconds(
+    gateway: RunningGateway, servers: Servers, amqp_url: SecretStr
+) -> None:
+    client = await gateway.sign_in()
+    vhost = urlsplit(amqp_url.get_secret_value()).path[1:]
+    async with httpx.AsyncClient(base_url=servers.management_url) as http:
+        (queue,) = (await http.get(f"/api/queues/{vhost}")).json()
+    await servers.rabbitmqctl("delete_queue", queue["name"], f"--vhost={vhost}")
+    assert await receive(client, within=5) == {"type": "status", "live": False}
+    assert await receive(client, within=5) == {"type": "status", "live": True}
+    await eventually(gateway.is_ready)
+    await gateway.publish(notification(1, "RESTAURANT_USER:50"))
+    assert (await receive(client))["id"] == 1
+
+
+async def test_an_error_that_nobody_foresaw_in_the_connection_to_rabbitmq_ends_the_service() -> None:
+    """The certificate in this URL cannot be decoded: that is no outage, and no waiting mends it."""
+    environment = {
+        **os.environ,
+        "AMQP_URL": "amqp://tablebell:nothing@127.0.0.1:1/?cadata=x",
+        "JWT_SECRET": SECRET,
+        "JWT_AUDIENCE": AUDIENCE,
+        "HOST": "127.0.0.1",
+        "PORT": str(free_port()),
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ws_gateway", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), 20)
+    last = json.loads(output.splitlines()[-1])
+    assert process.returncode == 1
+    assert last["event"] == "service_died"
+    assert "b64decode" in json.dumps(last)
 
 
 async def test_a_deploy_is_not_ready_refuses_and_closes_with_1012_spread_over_the_drain_time(

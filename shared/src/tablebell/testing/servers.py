@@ -37,7 +37,7 @@ class Servers:
         await self._control("postgres", verb)
 
     async def rabbitmqctl(self, *arguments: str) -> None:
-        await self._control("rabbitmqctl", *arguments)
+        await self._control("rabbitmqctl", "--", *arguments)
 
     @asynccontextmanager
     async def alarm(self) -> AsyncIterator[None]:
