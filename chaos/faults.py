@@ -31,8 +31,9 @@ class Faults:
         self._screen = screen
         self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
         self._killed: set[str] = set()
+        # One thing at a time is done to a server: on a busy machine the next is due before the one before is over.
         self._broker = asyncio.Lock()
-        """One thing at a time is done to RabbitMQ."""
+        self._database = asyncio.Lock()
 
     async def run(self, seconds: float, over: asyncio.Event) -> None:
         """Kills go on until the load is over; when this returns, everything has gone wrong and been started again."""
@@ -142,10 +143,11 @@ class Faults:
         self._screen.say(f"{part.name} is back", FAULT)
 
     async def terminate_backends(self, _seconds: float) -> None:
-        await _until_healthy(self._stage.stack.postgres)
-        self.counts["backends terminated"] += 1
-        async with store.connect(self._stage.database_url) as connection:
-            count = await store.terminate_backends(connection)
+        async with self._database:
+            await _until_healthy(self._stage.stack.postgres)
+            self.counts["backends terminated"] += 1
+            async with store.connect(self._stage.database_url) as connection:
+                count = await store.terminate_backends(connection)
         self._screen.say(f"{count} connections to PostgreSQL terminated", FAULT)
 
     async def _watch(self) -> None:
