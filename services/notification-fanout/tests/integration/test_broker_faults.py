@@ -183,8 +183,8 @@ async def test_what_was_published_while_a_queue_was_missing_is_handled_before_wh
         await eventually(lambda: has_processed(stage, Audience.AGENCY, 2))
         await eventually(lambda: has_processed(stage, Audience.CUSTOMER, 2))
         await eventually(lambda: has_processed(stage, Audience.ADMIN, 2))
-    audiences = await stage.pool.fetch("SELECT audience, count(*) FROM event_notification GROUP BY 1 ORDER BY 1")
-    assert dict(audiences) == {"ADMIN": 2, "AGENCY": 2, "CUSTOMER": 2, "RESTAURANT": 13}
+    rows = await stage.pool.fetch("SELECT audience, count(*) FROM event_notification GROUP BY 1 ORDER BY 1")
+    assert {row["audience"]: row["count"] for row in rows} == {"ADMIN": 2, "AGENCY": 2, "CUSTOMER": 2, "RESTAURANT": 13}
     assert await stage.count("event_notification", "reservation_id = 13") == 0
 
 
@@ -195,7 +195,8 @@ async def test_a_queue_that_was_deleted_while_nobody_listened_is_noticed_at_the_
     async with stage.replica():
         await eventually(lambda: stage.count("processed_event"))
         await eventually(lambda: stage.is_empty("listener_catch_up"))
-    assert await stage.pool.fetch("SELECT listener FROM processed_event") == [("CUSTOMER_LISTENER",)]
+    rows = await stage.pool.fetch("SELECT listener FROM processed_event")
+    assert [row["listener"] for row in rows] == ["CUSTOMER_LISTENER"]
 
 
 async def test_a_listener_that_is_killed_while_it_catches_up_starts_again(stage: Stage) -> None:

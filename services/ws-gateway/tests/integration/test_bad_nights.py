@@ -175,7 +175,11 @@ async def test_an_error_that_nobody_foresaw_in_the_connection_to_rabbitmq_ends_t
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ws_gateway", env=environment, stdout=asyncio.subprocess.PIPE
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 20)
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), 20)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
     last = json.loads(output.splitlines()[-1])
     assert process.returncode == 1
     assert last["event"] == "service_died"

@@ -12,7 +12,9 @@ from enum import Enum, auto
 import structlog
 from aio_pika.abc import AbstractChannel
 from aiormq.abc import ConsumerCallback
+from aiormq.exceptions import AMQPChannelError, ChannelClosed
 
+from tablebell.outage import describe
 from tablebell.rabbit.connection import ANSWER_SECONDS
 
 log = structlog.get_logger(__name__)
@@ -43,8 +45,14 @@ async def subscribed(
         log.warning("consumer_cancelled", queue=queue)
         end(End.CANCELLED)
 
+    def on_closing(closing: asyncio.Future[object]) -> None:
+        error = None if closing.cancelled() else closing.exception()
+        if isinstance(error, AMQPChannelError) and type(error) is not ChannelClosed:  # that is our own closing it
+            log.warning("channel_closed_by_broker", queue=queue, error=describe(error))
+        end(End.CLOSED)
+
     underlay.on_consumer_cancel_callbacks.add(on_cancel)
-    underlay.closing.add_done_callback(lambda _: end(End.CLOSED))
+    underlay.closing.add_done_callback(on_closing)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             await underlay.basic_consume(queue, on_message, no_ack=no_ack)
