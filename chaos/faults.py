@@ -17,6 +17,8 @@ from tablebell_local.processes import end, find
 KILL_EVERY = 2.0
 WATCH_EVERY = 1.0
 SMTP_SHARE = 1 / 3  # of the run: 20 s of a minute
+ALARM_SHARE = 1 / 6
+DEFAULT_WATERMARK = "0.4"
 FAULT = "yellow"
 
 
@@ -29,16 +31,20 @@ class Faults:
         self._screen = screen
         self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
         self._killed: set[str] = set()
+        # One fault of a server at a time: on a busy machine the next is due before the last is over.
+        self._broker = asyncio.Lock()
         self._database = asyncio.Lock()
-        """One fault of PostgreSQL at a time: a server that is stopped cannot be promoted."""
 
     async def run(self, seconds: float, over: asyncio.Event) -> None:
         """Kills go on until the load is over; when this returns, everything has gone wrong and been started again."""
         plan: list[tuple[float, Callable[[float], Awaitable[None]]]] = [
             (0.10, self.refuse_smtp),
             (0.25, self.restart_rabbitmq),
+            (0.40, self.raise_alarm),
             (0.50, self.restart_postgres),
             (0.60, self.switch_over_postgres),
+            (0.62, self.delete_listeners_queue),
+            (0.65, self.cancel_feed),
             (0.70, self.terminate_backends),
             (0.80, self.kill_gateway),
             (0.90, self.terminate_backends),
@@ -87,7 +93,44 @@ class Faults:
             answer.raise_for_status()
 
     async def restart_rabbitmq(self, _seconds: float) -> None:
-        await self._restart(self._stage.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
+        async with self._broker:
+            await self._restart(self._stage.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
+
+    async def raise_alarm(self, seconds: float) -> None:
+        """RabbitMQ takes no messages."""
+        async with self._broker:
+            down = seconds * ALARM_SHARE
+            rabbitmq = self._stage.stack.rabbitmq
+            await rabbitmq.control("set_vm_memory_high_watermark", "0")
+            self.counts["RabbitMQ alarm"] += 1
+            self._screen.say(f"RabbitMQ's memory alarm is on for {down:.0f} s", FAULT)
+            await asyncio.sleep(down)
+            await rabbitmq.control("set_vm_memory_high_watermark", DEFAULT_WATERMARK)
+
+    async def delete_listeners_queue(self, _seconds: float) -> None:
+        """With what is in it: the listener declares it again, and reads from the outbox what it never got."""
+        async with self._broker:
+            name = self._random.choice(await self._consumed_queues("event-stream."))
+            await self._stage.stack.rabbitmq.control("delete_queue", name)
+            self.counts["queue deleted"] += 1
+            self._screen.say(f"queue {name} deleted", FAULT)
+
+    async def cancel_feed(self, _seconds: float) -> None:
+        """A gateway's consumer is cancelled, since its queue is gone."""
+        async with self._broker:
+            name = self._random.choice(await self._consumed_queues("amq.gen-"))
+            await self._stage.stack.rabbitmq.control("delete_queue", name)
+            self.counts["consumer cancelled"] += 1
+            self._screen.say("the queue of a gateway deleted", FAULT)
+
+    async def _consumed_queues(self, prefix: str) -> list[str]:
+        """Those that have a consumer to cancel; waited for, since their services may be starting."""
+        while True:
+            listed = await self._stage.stack.rabbitmq.control("-q", "list_queues", "name", "consumers")
+            rows = [line.split() for line in listed.splitlines() if line.startswith(prefix)]
+            if names := sorted(name for name, consumers in rows if consumers != "0"):
+                return names
+            await asyncio.sleep(0.2)
 
     async def restart_postgres(self, _seconds: float) -> None:
         async with self._database:

@@ -19,6 +19,22 @@ OUTAGES: tuple[type[Exception], ...] = (
     aiormq.exceptions.ChannelInvalidStateError,  # the channel was closed under the call
 )
 
+# The classes of SQLSTATE by which the database refuses the data itself: data exception, integrity constraint violation.
+DATA_ERRORS = ("22", "23")
+
+
+def is_data_error(error: Exception) -> bool:
+    """Whether the database refused the data of the row or message itself."""
+    return isinstance(error, asyncpg.PostgresError) and str(error.sqlstate or "").startswith(DATA_ERRORS)
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether the cause lies behind us, so that every other row or message would fail as well.
+
+    That is an OUTAGE, or any other error of the database that the data did not cause: a missing right or column.
+    """
+    return isinstance(error, OUTAGES) or (isinstance(error, asyncpg.PostgresError) and not is_data_error(error))
+
 
 def describe(error: BaseException) -> str:
     """An error as one line for an operator."""

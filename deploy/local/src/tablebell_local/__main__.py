@@ -125,6 +125,9 @@ class Command:
             raise Failure(f"the instance “{self._instance.name}” has not been started yet")
         asyncio.run(run(getattr(stack, self._options.server), self._options.action))
 
+    def rabbitmqctl(self) -> None:
+        print(asyncio.run(Stack(self._instance).rabbitmq.control(*self._options.arguments)), end="")
+
     def _say_where(self, seconds: float) -> None:
         where = choose(self._options.mode, self._instance).addresses()
         print(
@@ -189,6 +192,8 @@ def parser() -> argparse.ArgumentParser:
         server = commands.add_parser(name, help=f"start, stop, restart or kill -9 {name} alone")
         server.add_argument("action", choices=["start", "stop", "restart", "kill"])
         server.set_defaults(command="server", server=name)
+    control = commands.add_parser("rabbitmqctl", help="run rabbitmqctl against the stack's own RabbitMQ")
+    control.add_argument("arguments", nargs="+", metavar="argument")
     return top
 
 

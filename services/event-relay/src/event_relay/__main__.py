@@ -33,14 +33,14 @@ NAMESPACE = 42
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
         open_pool(settings.database_url, SERVICE, settings.database_pool_size, CLAIMING) as pool,
-        open_broker(settings.amqp_url, SERVICE) as broker,
+        open_broker(settings.amqp_url, SERVICE, for_publishing=True) as broker,
         asyncio.TaskGroup() as tasks,
     ):
         outbox = Outbox(Level.EVENT)
         listener = Listener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
         partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, store.release_orphans, wakeup)
-        publisher = Publisher(broker, declare_events, confirm_seconds=None)
+        publisher = Publisher(broker, declare_events, confirm_seconds=None, window=settings.batch_size)
         policy = RetryPolicy.exponential(settings.max_attempts)
         relay = Relay(
             pool=pool,

@@ -3,9 +3,8 @@
 One transaction per batch: claim, lock, look up, write L2, emit the frames, complete L1, commit. A crash anywhere undoes
 all but the frames, which come again with the rest; so a dead expander leaves no lease to wait for.
 
-The frames are emitted before the commit, but the durable channels do not depend on them: while RabbitMQ is away L2 is
-committed all the same, and L1 stays open, without counting an attempt, until its frames have been taken. Expanding a
-row again changes nothing in L2.
+The frames are emitted before the commit, but the durable channels do not depend on them: frames that RabbitMQ does not
+take are stored in the same transaction (live.py). Expanding a row again changes nothing in L2.
 
 A row that cannot be expanded fails alone: after an error the batch is undone and done again row by row, each in a
 savepoint.
@@ -47,7 +46,6 @@ Rows: TypeAlias = Sequence[asyncpg.Record]
 Written: TypeAlias = Sequence[asyncpg.Record]
 Expand: TypeAlias = Callable[[Connection, Rows, UUID], Awaitable[Written]]
 
-FRAME_PAUSE = timedelta(seconds=2)
 NO_PAUSE = timedelta(0)
 
 
@@ -134,14 +132,10 @@ class Expander:
     async def _expand_and_settle(self, connection: Connection, rows: Rows, token: UUID) -> Written:
         with spanned("expand", {}):
             expansion = await self._expand(connection, rows)
-            reason = await self._live.emit(expansion.frames)
+            await self._live.emit(connection, expansion.frames)
         done = [row["id"] for row in rows if row["id"] not in set(expansion.orphans)]
-        if reason is None:
-            await self._outbox.complete_if_leased(connection, done, token)
-            EXPANDED.labels("PUBLISHED").inc(len(done))
-        else:
-            waiting = [Failure(identity, f"waits for its live frame: {reason}", FRAME_PAUSE) for identity in done]
-            await self._outbox.release_if_leased(connection, waiting, token)
+        await self._outbox.complete_if_leased(connection, done, token)
+        EXPANDED.labels("PUBLISHED").inc(len(done))
         if expansion.orphans:
             orphans = [
                 Failure(identity, "its notification or its person is gone", NO_PAUSE) for identity in expansion.orphans

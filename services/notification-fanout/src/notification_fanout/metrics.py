@@ -24,6 +24,12 @@ LATENCY = Histogram(
     buckets=LATENCY_BUCKETS,
 )
 FRAMES = Counter("fanout_frames_total", "Frames that RabbitMQ took for the live channel")
+FRAMES_STORED = Counter(
+    "fanout_frames_stored_total", "Frames that RabbitMQ did not take at once; they are published later"
+)
+CAUGHT_UP = Counter(
+    "fanout_caught_up_total", "Events that were read from the outbox after the listener's queue was deleted", LISTENER
+)
 
 EXPANDED = Counter("fanout_expanded_total", "L1 rows brought to an end", ("status",))
 CHANNEL_SENDS = Counter("fanout_channel_sends_total", "L2 rows written", ("channel", "outcome"))

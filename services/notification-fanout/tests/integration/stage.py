@@ -115,6 +115,9 @@ class Stage:
     async def count(self, table: str, where: str = "true") -> int:
         return int(await self.pool.fetchval(f"SELECT count(*) FROM {table} WHERE {where}"))
 
+    async def is_empty(self, table: str) -> bool:
+        return await self.count(table) == 0
+
     async def is_settled(self) -> bool:
         """Nothing is left to expand, and no listener holds an event back."""
         return not await self.count("notification_outbox", "status IN ('PENDING', 'PROCESSING', 'FAILED')")

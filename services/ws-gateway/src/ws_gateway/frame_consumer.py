@@ -1,7 +1,8 @@
 """Consumes frames from RabbitMQ: one exclusive queue of bounded length per process, with one binding.
 
 Nothing is acknowledged because a frame is never redelivered: a browser that missed one reads the inbox. RabbitMQ
-deletes the queue with the connection. After a reconnect frames may be missing, so every client is told.
+deletes the queue with the connection, and an operator may delete it. After either, frames may be missing, so every
+client is told.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ from aiormq.abc import DeliveredMessage
 
 from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit import Broker, BrokerAway
+from tablebell.rabbit.connection import ANSWER_SECONDS, close_channel, own_cancellation
+from tablebell.rabbit.subscription import subscribed
 from tablebell.topology import LIVE_EXCHANGE, declare_live
 from tablebell.tracing import SpanKind, spanned
 
@@ -40,7 +43,8 @@ class FrameConsumer:
         """Consume forever. Open a new channel when one is lost."""
         while True:
             try:
-                await self._consume()
+                with own_cancellation():
+                    await self._consume()
             except BrokerAway:
                 await asyncio.sleep(0.1)
             except OUTAGES as outage:
@@ -48,30 +52,25 @@ class FrameConsumer:
                 await asyncio.sleep(0.5)
 
     async def _consume(self) -> None:
-        channel = await self._broker.open_channel(confirms=False)
-        ended = asyncio.ensure_future(channel.closed())
-
         async def on_message(message: DeliveredMessage) -> None:
             with spanned("deliver frames", message.header.properties.headers or {}, SpanKind.CONSUMER):
                 self._route(message.body)
 
+        channel = await self._broker.open_channel(confirms=False, declare=declare_live)
         try:
-            await declare_live(channel)
-            queue = await channel.declare_queue(
-                exclusive=True,
-                auto_delete=True,
-                arguments={"x-max-length": self._queue_length, "x-overflow": "drop-head"},
-            )
-            await queue.bind(LIVE_EXCHANGE)
-            underlay = await channel.get_underlay_channel()
-            await underlay.basic_consume(queue.name, on_message, no_ack=True)
-            self._tell(live=True)
-            await asyncio.wait({ended})
+            async with asyncio.timeout(ANSWER_SECONDS):
+                queue = await channel.declare_queue(
+                    exclusive=True,
+                    auto_delete=True,
+                    arguments={"x-max-length": self._queue_length, "x-overflow": "drop-head"},
+                )
+                await queue.bind(LIVE_EXCHANGE)
+            async with subscribed(channel, queue.name, on_message, no_ack=True) as ended:
+                self._tell(live=True)
+                await ended
         finally:
             self._tell(live=False)
-            ended.cancel()
-            if not channel.is_closed:
-                await channel.close()
+            await close_channel(channel)
 
     def _tell(self, *, live: bool) -> None:
         if live != self._live:

@@ -1,18 +1,22 @@
 """Stalled peers, dead peers, unreadable messages and RabbitMQ outages: other clients are not affected."""
 
 import asyncio
+import contextlib
 import json
+import os
 import socket
+import sys
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from websockets.asyncio.client import ClientConnection
 
 from tablebell.rabbit import Broker
-from tablebell.testing import Servers, eventually
+from tablebell.testing import Servers, eventually, free_port
 from tablebell.testing.frames import notification
-from tablebell.testing.tokens import token
+from tablebell.testing.tokens import AUDIENCE, SECRET, token
 from tablebell.topology import LIVE_EXCHANGE
 
 from .harness import RunningGateway, StartGateway, receive
@@ -120,6 +124,46 @@ async def test_a_rabbitmq_outage_keeps_connections_tells_clients_and_recovers(
     await gateway.publish(notification(1, "RESTAURANT_USER:50", "RESTAURANT_USER:51"))
     for each in (client, late):
         assert (await receive(each))["id"] == 1
+
+
+@pytest.mark.timeout(90)
+async def test_a_deleted_queue_is_reported_and_replaced_within_seconds(
+    gateway: RunningGateway, servers: Servers, amqp_url: SecretStr
+) -> None:
+    client = await gateway.sign_in()
+    vhost = urlsplit(amqp_url.get_secret_value()).path[1:]
+    async with httpx.AsyncClient(base_url=servers.management_url) as http:
+        (queue,) = (await http.get(f"/api/queues/{vhost}")).json()
+    await servers.rabbitmqctl("delete_queue", queue["name"], f"--vhost={vhost}")
+    assert await receive(client, within=5) == {"type": "status", "live": False}
+    assert await receive(client, within=5) == {"type": "status", "live": True}
+    await eventually(gateway.is_ready)
+    await gateway.publish(notification(1, "RESTAURANT_USER:50"))
+    assert (await receive(client))["id"] == 1
+
+
+async def test_an_unexpected_error_in_the_connection_to_rabbitmq_ends_the_service() -> None:
+    """The certificate in this URL cannot be decoded: that is no outage, and no waiting mends it."""
+    environment = {
+        **os.environ,
+        "AMQP_URL": "amqp://tablebell:nothing@127.0.0.1:1/?cadata=x",
+        "JWT_SECRET": SECRET,
+        "JWT_AUDIENCE": AUDIENCE,
+        "HOST": "127.0.0.1",
+        "PORT": str(free_port()),
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "ws_gateway", env=environment, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), 20)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    last = json.loads(output.splitlines()[-1])
+    assert process.returncode == 1
+    assert last["event"] == "service_died"
+    assert "b64decode" in json.dumps(last)
 
 
 async def _metric(gateway: RunningGateway, name: str, value: float) -> bool:

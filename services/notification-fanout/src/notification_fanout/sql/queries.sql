@@ -191,6 +191,52 @@ SELECT notification_id, channel_type, user_type, user_id, restaurant_id, recipie
 ON CONFLICT (notification_id, channel_type) DO NOTHING
 RETURNING channel_type, coalesce(outcome, 'OPEN') AS outcome
 
+-- Live frames that RabbitMQ did not take.
+
+-- name: append_live_frame
+-- $1 the message
+INSERT INTO live_frame (message) VALUES ($1)
+
+-- name: lock_live_frames
+-- One replica publishes them at a time, so that they go out in order; the lock goes with the transaction.
+SELECT pg_try_advisory_xact_lock(hashtext('notification-fanout live frames'))
+
+-- name: list_live_frames
+-- $1 limit
+SELECT id, message FROM live_frame ORDER BY id LIMIT $1
+
+-- name: delete_live_frames
+-- $1 ids
+DELETE FROM live_frame WHERE id = ANY ($1::bigint[])
+
+-- Catching up after a queue was deleted.
+
+-- name: request_catch_up
+-- $1 listener
+INSERT INTO listener_catch_up (listener) VALUES ($1)
+ON CONFLICT (listener) DO UPDATE SET requested_at = clock_timestamp()
+
+-- name: find_catch_up
+-- $1 listener
+SELECT requested_at FROM listener_catch_up WHERE listener = $1
+
+-- name: finish_catch_up
+-- Unless it has been requested again meanwhile. $1 listener · $2 when it was requested
+DELETE FROM listener_catch_up WHERE listener = $1 AND requested_at = $2
+
+-- name: list_unprocessed_events
+-- In the order in which they were committed. What the relay is publishing counts too: the broker may have confirmed it
+-- already while the queue was missing. $1 listener · $2 how far back · $3 after this id · $4 limit
+SELECT id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload::text AS payload, headers,
+       created_at
+  FROM event_outbox AS event
+ WHERE id > $3
+   AND (status = 'PROCESSING'
+        OR (status = 'PUBLISHED' AND coalesce(published_at, discarded_at) > now() - $2::interval))
+   AND NOT EXISTS (SELECT FROM processed_event AS done WHERE done.event_id = event.event_id AND done.listener = $1)
+ ORDER BY id
+ LIMIT $4
+
 -- Housekeeping.
 
 -- name: lock_purge
