@@ -24,6 +24,7 @@ from tablebell.wakeups import Announcer
 
 LEVELS = tuple(Level)
 MOST_AT_ONCE = 1000
+PLANNED_ANEW = "it has been planned anew: discard it"
 
 Intent = Literal["requeue", "discard"]
 
@@ -76,11 +77,18 @@ class Selection(Body):
         return self
 
 
+class NotRequeued(Wire):
+    id: int
+    reason: str
+
+
 class Intervention(Wire):
     level: Level
     dry_run: bool
     ids: list[int]
     """The rows that were, or with a dry run would be, affected."""
+    not_requeued: list[NotRequeued]
+    """The rows that fit the selection and stay dead, each with the reason."""
     more: bool
     """There are more than one call takes: call again."""
 
@@ -134,6 +142,10 @@ class OutboxAdmin:
                 limit=MOST_AT_ONCE + 1,
             )
             ids = [row["id"] for row in rows[:MOST_AT_ONCE]]
+            replanned: list[int] = []
+            if intent == "requeue" and selection.level is Level.EVENT:
+                replanned = await store.find_replanned_events(connection, ids)
+                ids = [row_id for row_id in ids if row_id not in set(replanned)]
             if ids and not selection.dry_run:
                 ids = await _change(outbox, connection, intent, ids)
                 chosen = selection.model_dump(mode="json", by_alias=True, include={"ids", "error_contains"})
@@ -146,7 +158,11 @@ class OutboxAdmin:
                     admin_id=identity.user_id,
                 )
             return Intervention(
-                level=selection.level, dry_run=selection.dry_run, ids=sorted(ids), more=len(rows) > MOST_AT_ONCE
+                level=selection.level,
+                dry_run=selection.dry_run,
+                ids=sorted(ids),
+                not_requeued=[NotRequeued(id=row_id, reason=PLANNED_ANEW) for row_id in replanned],
+                more=len(rows) > MOST_AT_ONCE,
             )
 
         answer = await in_transaction(self._pool, work)
@@ -161,8 +177,7 @@ async def _change(outbox: Outbox, connection: Connection, intent: Intent, ids: S
     try:
         return await outbox.requeue(connection, ids)
     except asyncpg.UniqueViolationError:
-        # A reminder that died and has been planned anew: discard the dead one.
-        raise Problem(Kind.NOT_POSSIBLE_NOW, "One of these reminders has been planned anew: discard it.") from None
+        raise Problem(Kind.NOT_POSSIBLE_NOW, "One of these reminders is being planned anew: try again.") from None
 
 
 def _open(level: Level, count: Count, now: datetime) -> StatusCount:

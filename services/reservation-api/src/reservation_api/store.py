@@ -82,6 +82,10 @@ async def append_events(connection: Connection, rows: Sequence[Mapping[str, Any]
     await connection.execute(SQL["append_events"], list(rows))
 
 
+async def find_replanned_events(connection: Connection, ids: Sequence[int]) -> list[int]:
+    return [row["id"] for row in await connection.fetch(SQL["find_replanned_events"], ids)]
+
+
 async def withdraw_planned_events(connection: Connection, reservation_id: int, reason: str) -> None:
     await connection.execute(SQL["withdraw_planned_events"], reservation_id, reason)
 

@@ -147,9 +147,14 @@ async def test_a_dead_reminder_that_has_been_planned_anew_is_not_brought_back(
     )
     await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 5})
     await giulia.post(f"/restaurant/reservation/{reservation}/accept")
-    answer = await admin.post("/admin/outbox/requeue", json={"level": "event_outbox", "ids": [dead]})
-    assert answer.status_code == 409
+    for dry_run in (True, False):
+        body = {"level": "event_outbox", "ids": [dead], "dryRun": dry_run}
+        answer = (await admin.post("/admin/outbox/requeue", json=body)).json()
+        assert answer["ids"] == []
+        assert answer["notRequeued"] == [{"id": dead, "reason": "it has been planned anew: discard it"}]
     assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 0
+    assert await pool.fetchval("SELECT status FROM event_outbox WHERE id = $1", dead) == "DEAD"
+    assert (await admin.post("/admin/outbox/discard", json=body | {"dryRun": False})).json()["ids"] == [dead]
 
 
 async def test_a_selection_says_which(admin: httpx.AsyncClient) -> None:

@@ -110,10 +110,33 @@ SELECT event_type, coalesce(aggregate_type, 'reservation'), aggregate_id, aggreg
            payload jsonb, headers jsonb, available_at timestamptz, created_at timestamptz)
 
 -- name: withdraw_planned_events
--- What the relay holds at this moment may still go out: its lease is not ours to break. $1 reservation · $2 why
+-- A relay that holds one at this moment may still publish it, but its token fits no more: it records nothing and puts
+-- nothing back. $1 reservation · $2 why
 UPDATE event_outbox
-   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2
- WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL AND status IN ('PENDING', 'FAILED')
+   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2, lease_token = NULL, lease_until = NULL
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM event_outbox
+            WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL
+              AND status IN ('PENDING', 'PROCESSING', 'FAILED')
+            ORDER BY id
+              FOR UPDATE))
+
+-- name: find_replanned_events
+-- Of these dead events, those of which the aggregate has a newer one of the same key that is open or among them.
+-- $1 ids
+SELECT o.id
+  FROM event_outbox AS o
+ WHERE o.id = ANY ($1::bigint[])
+   AND o.status = 'DEAD'
+   AND EXISTS (SELECT
+                 FROM event_outbox AS other
+                WHERE other.aggregate_type = o.aggregate_type
+                  AND other.aggregate_id = o.aggregate_id
+                  AND other.schedule_key = o.schedule_key
+                  AND (other.status IN ('PENDING', 'PROCESSING', 'FAILED')
+                       OR other.status = 'DEAD' AND other.id = ANY ($1) AND other.id > o.id))
+ ORDER BY o.id
 
 -- name: find_notification
 -- $1 user type · $2 user id · $3 notification
