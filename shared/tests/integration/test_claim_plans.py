@@ -71,7 +71,9 @@ async def test_a_claim_reads_no_more_of_an_aggregate_than_it_can_lease(database:
     async with open_pool(database.url, "test", 1, CLAIMING) as claiming:
         scope = SCOPES[Level.EVENT]
         nodes = await plan(claiming, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
-    on_the_table = [node for node in nodes if node.get("Relation Name") == "event_outbox" and "Scan" in node["Node Type"]]
+    on_the_table = [
+        node for node in nodes if node.get("Relation Name") == "event_outbox" and "Scan" in node["Node Type"]
+    ]
     assert {node["Index Name"] for node in nodes if "Index Name" in node} <= CLAIM_INDEXES[Level.EVENT]
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 

@@ -15,7 +15,7 @@ import structlog
 from event_relay import metrics
 from event_relay.courier import Report
 from tablebell.outage import OUTAGES, describe
-from tablebell.outbox import Batch, Failure, Outbox, bury_alone
+from tablebell.outbox import Batch, Failure, Outbox, blame_row, bury_alone
 from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
@@ -65,12 +65,19 @@ class Ledger:
     async def _insist(self, write: Callable[[], Awaitable[None]], until: float) -> None:
         while True:
             try:
-                return await write()
+                return await self._attempt(write)
             except OUTAGES as outage:
                 log.warning("outcome_not_recorded", error=describe(outage))
                 if time.monotonic() > until:
                     return None
                 await asyncio.sleep(RETRY_SECONDS)
+
+    async def _attempt(self, write: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await write()
+        except Exception as error:
+            blame_row(error)
+            raise
 
     async def _complete(self, batch: Batch, rows: Sequence[Failure]) -> None:
         done = await self._outbox.complete_if_leased(self._pool, [row.id for row in rows], batch.token)

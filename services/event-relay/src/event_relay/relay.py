@@ -18,8 +18,7 @@ from event_relay.ledger import Ledger
 from event_relay.sweep import Sweep
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outage import OUTAGES
-from tablebell.outbox import Batch, Outbox, Position, claim_one_by_one
+from tablebell.outbox import Batch, Outbox, Position, blame_row, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.postgres import Pool
 from tablebell.rabbit import Broker
@@ -106,9 +105,8 @@ class Relay:
             return await self._outbox.claim(
                 self._pool, partitions, limit=self._batch_size, lease=self._lease, after=after, token=token
             )
-        except OUTAGES:
-            raise
-        except Exception:
+        except Exception as error:
+            blame_row(error)
             log.exception("claim_failed")
         async with self._pool.acquire() as connection:
             return await claim_one_by_one(

@@ -1,4 +1,4 @@
-"""No row can stop a relay: a row that the database does not let go on is buried with the reason, and the others go on."""
+"""No row can stop a relay: a row that the database refuses is buried with the reason, and the others go on."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -155,6 +155,38 @@ async def test_a_start_up_never_fails_on_a_row_of_a_dead_relay(
     async with running_relay(database, amqp_url, **NO_POLL):
         await eventually(lambda: stream.arrivals == [(17, 1)])
         assert (await source.row(bad))["status"] == left
+
+
+async def test_a_missing_right_concerns_every_row_so_none_is_buried(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
+) -> None:
+    """Neither in a claim nor in the release at start-up; when the right is back, everything goes on."""
+    held, *_ = await source.commit(*(event(number, 1) for number in range(1, 6)))
+    await orphan(pool, held)
+    await pool.execute("REVOKE UPDATE ON event_outbox FROM tablebell_event_relay")
+    async with running_relay(database, amqp_url, relay_poll_seconds=0.2):
+        await asyncio.sleep(1)
+        assert await source.statuses() == {"PROCESSING": 1, "PENDING": 4}
+        await pool.execute("GRANT UPDATE ON event_outbox TO tablebell_event_relay")
+        await eventually(lambda: source.all_are("PUBLISHED"))
+
+
+async def test_an_outcome_that_no_row_may_have_is_insisted_on(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
+) -> None:
+    await pool.execute(REFUSE.replace("'aggregate % is refused', NEW.aggregate_id", "USING ERRCODE = '42501'"))
+    await pool.execute(
+        """CREATE TRIGGER refuse BEFORE UPDATE ON event_outbox FOR EACH ROW WHEN (NEW.status = 'PUBLISHED')
+           EXECUTE FUNCTION refuse()"""
+    )
+    await source.commit(event(1, 1), event(2, 1))
+    async with running_relay(database, amqp_url, **NO_POLL):
+        await eventually(lambda: len(stream.arrivals) == 2)
+        await asyncio.sleep(0.7)
+        assert await source.statuses() == {"PROCESSING": 2}
+        await pool.execute("DROP TRIGGER refuse ON event_outbox")
+        await eventually(lambda: source.all_are("PUBLISHED"))
+    assert stream.repeated() == 0
 
 
 async def statuses_of(source: Source, ids: list[int], status: str) -> bool:

@@ -153,7 +153,7 @@ class Outbox:
         return _ids(await connection.fetch(self.sql["release_if_leased"], ids, token, errors, pauses))
 
     async def requeue(self, connection: Executor, ids: Sequence[int]) -> list[int]:
-        """Give dead rows all their attempts again; which of them. L0 leaves a planned event dead that has a successor."""
+        """Give dead rows all their attempts again; which of them. A planned event with a successor stays dead."""
         return _ids(await connection.fetch(self.sql["requeue"], ids))
 
     async def discard(self, connection: Executor, ids: Sequence[int]) -> list[int]:
