@@ -1,8 +1,8 @@
 """Deleting what is past its retention, in every service: in bounded bites, with a pause after each.
 
 The pause is a multiple of the time that the bite took, so that purging takes a small share of the database's time, and
-makes progress however busy the service is. A purge that fails ends nothing: what is left over is tried again at the next
-interval.
+makes progress however busy the service is. A purge that fails ends nothing: what is left over is tried again at the
+next interval.
 """
 
 import time
@@ -25,10 +25,14 @@ PAUSE_PER_SECOND = 4.0
 
 
 async def keep_purging(
-    name: str, bite: Callable[[], Awaitable[bool]], every_seconds: float, stop: Stop
+    name: str,
+    bite: Callable[[], Awaitable[bool]],
+    every_seconds: float,
+    stop: Stop,
+    first_after: float = FIRST_AFTER_SECONDS,
 ) -> None:
     """`bite` deletes a bounded number of rows and says whether there may be more."""
-    await stop.sleep(min(every_seconds, FIRST_AFTER_SECONDS))
+    await stop.sleep(min(every_seconds, first_after))
 
     async def bite_and_pause() -> bool:
         began = time.monotonic()

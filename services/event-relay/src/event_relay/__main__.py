@@ -66,9 +66,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         if settings.relay_wakeups:
             tasks.create_task(listener.run(stop), name="listener")
         tasks.create_task(relay.run(stop), name="relay")
-        tasks.create_task(
-            keep_purging("purge", purge.run_once, settings.relay_purge_seconds, stop), name="purge"
-        )
+        tasks.create_task(keep_purging("purge", purge.run_once, settings.relay_purge_seconds, stop), name="purge")
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
 
 

@@ -22,12 +22,13 @@ from tablebell.outbox import CLAIMING, Level
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, check, open_pool
+from tablebell.purging import keep_purging
 from tablebell.rabbit import Consumer, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.settings import load
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
 from tablebell.tracing import configure_tracing
-from tablebell.wakeups import Wakeup, open_announcer
+from tablebell.wakeups import open_announcer
 from tablebell.web import health_app, serve
 
 SERVICE = "notification-fanout"
@@ -82,9 +83,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             keep_running("expander", expander.run_once, announced, settings.notification_poll_seconds, stop),
             name="expander",
         )
-        tasks.create_task(
-            keep_running("purge", purge.run_once, Wakeup(), settings.purge_poll_seconds, stop), name="purge"
-        )
+        tasks.create_task(keep_purging("purge", purge.run_once, settings.purge_poll_seconds, stop), name="purge")
         health = Health(
             stop, {"postgres": partial(check, pool), "rabbitmq": broker.check, "partitions": partitions.check}
         )
