@@ -37,6 +37,8 @@ async def _events(url: str, selection: Selection, *, dry_run: bool) -> Outcome:
         raise Failure(f"the database cannot be reached: {describe(error)}") from error
     try:
         return await republish_events(connection, selection, dry_run=dry_run, progress=_progress)
+    except asyncpg.PostgresError as error:
+        raise Failure(f"the database refuses: {describe(error)}. What was done is done") from error
     except OUTAGES as error:
         raise Failure(f"interrupted: {describe(error)}. What was done is done: start it again") from error
     finally:
