@@ -1,9 +1,11 @@
 """`make republish`: what is selected is published again, or with a dry run shown."""
 
+import logging
 import sys
 from collections.abc import Callable
 
 import asyncpg
+import structlog
 from pydantic import SecretStr
 
 from tablebell.outage import OUTAGES, describe
@@ -20,6 +22,10 @@ SERVICE = "republish"
 
 async def republish(selection: Selection, *, url: Callable[[], str], amqp: Callable[[], str], dry_run: bool) -> int:
     """`url` and `amqp` are asked only for what the selection needs."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     if selection.dead:
         outcome = await _dead_letters(amqp(), selection, dry_run=dry_run)
         what = f"of the messages in {DEAD_QUEUE}", "go back to their queues", "stay"
