@@ -69,6 +69,11 @@ class Local:
             raise Failure("PostgreSQL is not running: start it with `make up`")
         return self._system.stack.replication.url()
 
+    def amqp_url(self) -> str:
+        if not self._system.stack.rabbitmq.pids():
+            raise Failure("RabbitMQ is not running: start it with `make up`")
+        return self._system.amqp_url
+
     def jwt_secret(self) -> str:
         return self._system.secret("JWT_SECRET")
 

@@ -11,7 +11,7 @@ from channel_dispatcher import store
 from channel_dispatcher.breaker import Breaker, State
 from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
-from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, ROWS, WITHDRAWN
+from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, OVERDUE_SECONDS, ROWS, WITHDRAWN
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.retention import Retention
 from channel_dispatcher.settings import Loaded, load_all
@@ -89,6 +89,7 @@ async def refresh_gauges(pool: Pool, outbox: Outbox, dispatchers: list[Dispatche
             BREAKER_STATE.labels(dispatcher.channel, state).set(dispatcher.breaker.state is state)
     for measure in await store.measure_channels(pool, DURABLE_CHANNELS):
         OLDEST_DUE_SECONDS.labels(measure.channel).set(measure.oldest_seconds)
+        OVERDUE_SECONDS.labels(measure.channel).set(measure.overdue_seconds)
         WITHDRAWN.labels(measure.channel).set(measure.withdrawn)
     rows = {count.status: count.rows for count in await outbox.count(pool)}
     for status in STATUSES:

@@ -30,6 +30,12 @@ OLDEST_DUE_SECONDS = Gauge(
     "For how long the oldest due row has been due; of the whole table, so the same from every replica.",
     ["channel"],
 )
+OVERDUE_SECONDS = Gauge(
+    "dispatcher_overdue_seconds",
+    "How long ago the oldest open row was first due, however often it was put off since; of the whole table, so the "
+    "same from every replica.",
+    ["channel"],
+)
 WITHDRAWN = Gauge(
     "dispatcher_withdrawn",
     "Rows withdrawn before they were sent, within the retention; of the whole table, so the same from every replica.",

@@ -3,12 +3,16 @@
 Writing is the dearest part of sending, and a batch costs hardly more than a row: what is finished within a few
 milliseconds goes out in one statement. While the database is away the results wait here (`interrupted`), and nothing
 new is claimed until they are written.
+
+If the database refuses the statement because of a row, the rows are written one by one, and the row that is refused
+alone is buried with the reason.
 """
 
 import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 
 import structlog
 
@@ -16,6 +20,7 @@ from channel_dispatcher import store
 from channel_dispatcher.metrics import OUTCOMES
 from channel_dispatcher.settlement import Settlement
 from tablebell.outage import OUTAGES, describe
+from tablebell.outbox import Failure, Level, Outbox, blame_row, bury_alone
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 
@@ -24,11 +29,13 @@ log = structlog.get_logger(__name__)
 LINGER_SECONDS = 0.02
 RETRY_SECONDS = 0.2
 LARGEST_BATCH = 500
+NO_PAUSE = timedelta(0)
 
 
 class Recorder:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self._outbox = Outbox(Level.CHANNEL_SEND)
         self._waiting: list[tuple[Channel, Settlement]] = []
         self._arrived = asyncio.Event()
         self._finishing = asyncio.Event()
@@ -58,16 +65,7 @@ class Recorder:
                 await self._write(batch)
 
     async def _write(self, batch: Sequence[tuple[Channel, Settlement]]) -> None:
-        settlements = [settlement for _, settlement in batch]
-        while True:
-            try:
-                results = await store.record_if_leased(self._pool, settlements)
-                self.interrupted = False
-                break
-            except OUTAGES as outage:
-                self.interrupted = True
-                log.warning("record_interrupted", rows=len(batch), error=describe(outage))
-                await asyncio.sleep(RETRY_SECONDS)
+        results = await self._record([settlement for _, settlement in batch])
         told: Counter[tuple[str, str]] = Counter()
         for channel, settlement in batch:
             result = results.get(settlement.delivery.id)
@@ -77,3 +75,36 @@ class Recorder:
             told[channel, (result or "lost").lower()] += 1
         for labels, count in told.items():
             OUTCOMES.labels(*labels).inc(count)
+
+    async def _record(self, settlements: Sequence[Settlement]) -> dict[int, str]:
+        """The result of each row by its id; those whose lease was lost are missing."""
+        while True:
+            try:
+                results = await self._record_or_isolate(settlements)
+            except OUTAGES as outage:
+                self.interrupted = True
+                log.warning("record_interrupted", rows=len(settlements), error=describe(outage))
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self.interrupted = False
+                return results
+
+    async def _record_or_isolate(self, settlements: Sequence[Settlement]) -> dict[int, str]:
+        try:
+            return await store.record_if_leased(self._pool, settlements)
+        except Exception as error:
+            blame_row(error)
+            log.exception("record_failed", rows=len(settlements))
+            if len(settlements) == 1:
+                return await self._bury(settlements[0], error)
+        results: dict[int, str] = {}
+        for settlement in settlements:
+            results |= await self._record([settlement])
+        return results
+
+    async def _bury(self, settlement: Settlement, error: Exception) -> dict[int, str]:
+        """The reason says what became of the attempt: whoever requeues a row that was sent sends it twice."""
+        reason = f"could not be recorded as {settlement.result}: {describe(error)}"
+        failure = Failure(settlement.delivery.id, reason, NO_PAUSE)
+        buried = await bury_alone(self._outbox, self._pool, failure, token=settlement.delivery.token)
+        return {failure.id: "UNDELIVERABLE"} if buried else {}

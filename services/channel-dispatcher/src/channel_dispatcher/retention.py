@@ -3,10 +3,9 @@
 from datetime import timedelta
 
 from tablebell.lifecycle import Stop
-from tablebell.loop import keep_running
 from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool
-from tablebell.wakeups import Wakeup
+from tablebell.purging import keep_purging
 
 BITE = 1000
 EVERY_SECONDS = 600.0
@@ -19,7 +18,7 @@ class Retention:
         self._outbox = Outbox(Level.CHANNEL_SEND)
 
     async def run(self, stop: Stop) -> None:
-        await keep_running("retention", self.run_once, Wakeup(), EVERY_SECONDS, stop)
+        await keep_purging("retention", self.run_once, EVERY_SECONDS, stop)
 
     async def run_once(self) -> bool:
         async with self._pool.acquire() as connection:

@@ -32,6 +32,7 @@ class Claim:
 class Measure:
     channel: str
     oldest_seconds: float
+    overdue_seconds: float
     withdrawn: int
 
 
@@ -91,4 +92,7 @@ async def skip_channel(connection: Connection | Pool, channel: str, *, reason: s
 
 async def measure_channels(connection: Connection | Pool, channels: Sequence[str]) -> list[Measure]:
     rows = await connection.fetch(SQL["measure_channels"], list(channels))
-    return [Measure(row["channel_type"], row["oldest_seconds"] or 0.0, row["withdrawn"]) for row in rows]
+    return [
+        Measure(row["channel_type"], row["oldest_seconds"] or 0.0, row["overdue_seconds"] or 0.0, row["withdrawn"])
+        for row in rows
+    ]

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from channel_dispatcher.metrics import OUTCOMES
+from channel_dispatcher.store import measure_channels
 from tablebell.outbox import Level, Outbox
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.retry import RetryPolicy
+from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
 from .rig import ADDRESSES, Rig
@@ -69,6 +71,27 @@ async def test_a_provider_that_does_not_answer_in_time_is_asked_again(rig: Rig, 
     keys = rig.sandbox.keys(SandboxChannel(channel))
     assert len(keys) == 2
     assert len(set(keys)) == 1, "both attempts carry the same key, by which the provider can tell"
+
+
+async def test_a_row_that_is_put_off_again_and_again_is_seen(rig: Rig) -> None:
+    """A throttled row is always due in the future, so its due time tells nothing."""
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 429, "retry_after": 1})
+    due = datetime.now(UTC) - timedelta(minutes=10)
+    (row_id,) = await rig.add(SMS, next_attempt_at=due.isoformat())
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    (quiet,) = await rig.add(PUSH, next_attempt_at=tomorrow.isoformat())
+    await rig.pool.execute("UPDATE notification_channel_send SET created_at = now() - interval '1 day'")
+
+    async def is_put_off(times: int) -> bool:
+        return [each["outcome"] for each in await rig.attempts(row_id)].count("THROTTLED") >= times
+
+    async with rig.dispatching(SMS, PUSH):
+        await eventually(lambda: is_put_off(2))
+        measures = {each.channel: each for each in await measure_channels(rig.service, [SMS, PUSH])}
+    assert measures[SMS].oldest_seconds < 5
+    assert measures[SMS].overdue_seconds == pytest.approx(600, abs=60)
+    assert measures[PUSH].overdue_seconds == 0, "the end of the quiet hours is when it is first due"
+    assert (await rig.row(quiet))["first_due_at"] is None
 
 
 @pytest.mark.parametrize("channel", [SMS, PUSH, SLACK])

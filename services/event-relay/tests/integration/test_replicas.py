@@ -42,7 +42,9 @@ async def test_relays_that_are_killed_at_random_lose_nothing_and_keep_the_order(
         await committing
         # Two leases' time would be a minute: what the dead held has moved on long before.
         await eventually(lambda: source.all_are("PUBLISHED"), within=25)
-        await eventually(lambda: stream.first_arrivals().keys() == IN_ORDER.keys())
+        await eventually(
+            lambda: len(set(stream.arrivals)) == AGGREGATES * VERSIONS
+        )  # what is published may be on its way
     assert kills >= 8
     assert stream.first_arrivals() == IN_ORDER
     assert stream.repeated() <= kills * 2 * BATCH, "more came twice than can have been in flight"

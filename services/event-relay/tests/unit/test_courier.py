@@ -31,6 +31,9 @@ class Broker:
     def answer(self, aggregate: int, version: int, outcome: PublishOutcome) -> None:
         self._answers[aggregate, version].set_result(outcome)
 
+    def fail(self, aggregate: int, version: int, error: Exception) -> None:
+        self._answers[aggregate, version].set_exception(error)
+
 
 @pytest.fixture
 def broker() -> Broker:
@@ -62,6 +65,18 @@ def deliver(
 ) -> asyncio.Task[Report]:
     batch = Batch(token or courier.token, rows, START, more=False)  # type: ignore[arg-type]
     return asyncio.create_task(courier.deliver(batch, claimed_at or time.monotonic()))
+
+
+async def test_a_message_that_the_client_library_cannot_encode_fails_alone(courier: Courier, broker: Broker) -> None:
+    delivery = deliver(courier, row(1, 1), row(1, 2), row(2, 1))
+    await eventually(lambda: len(broker.published) == 2)
+    broker.fail(1, 1, ValueError("no such type"))
+    broker.answer(2, 1, Confirmed())
+    report = await delivery
+    assert report.confirmed == [201]
+    (failure,) = report.failed
+    assert (failure.id, failure.error) == (101, "unpublishable: ValueError: no such type")
+    assert [failure.id for failure in report.put_back] == [102]
 
 
 async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_else_does(

@@ -24,6 +24,7 @@ from tablebell.outbox import CLAIMING, Level
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, check, open_pool
+from tablebell.purging import keep_purging
 from tablebell.rabbit import Consumer, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.settings import load
@@ -102,9 +103,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             name="expander",
         )
         tasks.create_task(keep_running("frames", backlog.run_once, Wakeup(), backlog.patience, stop), name="frames")
-        tasks.create_task(
-            keep_running("purge", purge.run_once, Wakeup(), settings.purge_poll_seconds, stop), name="purge"
-        )
+        tasks.create_task(keep_purging("purge", purge.run_once, settings.purge_poll_seconds, stop), name="purge")
         health = Health(
             stop,
             {

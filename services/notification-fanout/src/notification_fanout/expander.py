@@ -7,7 +7,7 @@ The frames are emitted before the commit, but the durable channels do not depend
 take are stored in the same transaction (live.py). Expanding a row again changes nothing in L2.
 
 A row that cannot be expanded fails alone: after an error the batch is undone and done again row by row, each in a
-savepoint.
+savepoint. A row that cannot be claimed, or whose failure cannot be recorded, is buried with the reason.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -31,8 +32,8 @@ from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION
 from notification_fanout.render import Wording
 from notification_fanout.usefulness import is_urgent, not_after
 from tablebell.frames import Addressed, address, addressed
-from tablebell.outage import OUTAGES, describe
-from tablebell.outbox import Failure, Level, Outbox
+from tablebell.outage import describe
+from tablebell.outbox import Batch, Failure, Level, Outbox, blame_row, bury_alone, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
@@ -44,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 Rows: TypeAlias = Sequence[asyncpg.Record]
 Written: TypeAlias = Sequence[asyncpg.Record]
+Claim: TypeAlias = Callable[..., Awaitable[Batch]]
 Expand: TypeAlias = Callable[[Connection, Rows, UUID], Awaitable[Written]]
 
 NO_PAUSE = timedelta(0)
@@ -96,12 +98,12 @@ class Expander:
     async def _run_once(self, partitions: Sequence[int]) -> bool:
         began = time.monotonic()
         try:
-            written, more = await self._expand_batch(partitions, self._expand_and_settle)
-        except OUTAGES:
-            raise
-        except Exception:
+            written, more = await self._expand_batch(partitions, self._outbox.claim, self._expand_and_settle)
+        except Exception as error:
+            blame_row(error)
             log.exception("expansion_failed")
-            written, more = await self._expand_batch(partitions, self._expand_one_by_one)
+            claim = partial(claim_one_by_one, self._outbox)
+            written, more = await self._expand_batch(partitions, claim, self._expand_one_by_one)
         if any(row["outcome"] == "OPEN" for row in written):
             self._announcer.announce(Level.CHANNEL_SEND)
         for row in written:
@@ -110,9 +112,9 @@ class Expander:
             EXPANSION.observe(time.monotonic() - began)
         return more
 
-    async def _expand_batch(self, partitions: Sequence[int], expand: Expand) -> tuple[Written, bool]:
+    async def _expand_batch(self, partitions: Sequence[int], claim: Claim, expand: Expand) -> tuple[Written, bool]:
         async with self._pool.acquire() as connection, connection.transaction():
-            batch = await self._outbox.claim(connection, partitions, limit=self._batch_size, lease=self._lease)
+            batch = await claim(connection, partitions, limit=self._batch_size, lease=self._lease)
             written = await expand(connection, batch.rows, batch.token) if batch.rows else []
         return written, batch.more
 
@@ -122,9 +124,8 @@ class Expander:
             try:
                 async with connection.transaction():
                     written += await self._expand_and_settle(connection, [row], token)
-            except OUTAGES:
-                raise
             except Exception as error:
+                blame_row(error)
                 log.exception("row_not_expanded", outbox_id=row["id"], notification_id=row["notification_id"])
                 await self._fail(connection, row, token, describe(error))
         return written
@@ -146,7 +147,14 @@ class Expander:
 
     async def _fail(self, connection: Connection, row: asyncpg.Record, token: UUID, error: str) -> None:
         failure = Failure(row["id"], error, self._retry.pause_after(row["retry_count"] + 1))
-        statuses = await self._outbox.fail_if_leased(connection, [failure], token, self._retry.max_attempts)
+        try:
+            async with connection.transaction():
+                statuses = await self._outbox.fail_if_leased(connection, [failure], token, self._retry.max_attempts)
+        except Exception as error_of_record:
+            blame_row(error_of_record)
+            log.exception("failure_not_recorded", outbox_id=row["id"])
+            buried = await bury_alone(self._outbox, connection, failure, token=token)
+            statuses = {row["id"]: "DEAD"} if buried else {}
         for status in statuses.values():
             EXPANDED.labels(status).inc()
 

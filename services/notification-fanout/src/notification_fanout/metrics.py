@@ -36,4 +36,7 @@ CHANNEL_SENDS = Counter("fanout_channel_sends_total", "L2 rows written", ("chann
 EXPANSION = Histogram("fanout_expansion_seconds", "One batch from L1 to L2", buckets=LATENCY_BUCKETS)
 OUTBOX_ROWS = Gauge("fanout_outbox_rows", "L1 rows that are open or dead", ("status",))
 OUTBOX_OLDEST = Gauge("fanout_outbox_oldest_seconds", "Age of the oldest L1 row", ("status",))
+OVERDUE = Gauge(
+    "fanout_overdue_seconds", "How long ago the oldest open L1 row was first due, however often it was put off since"
+)
 PURGED = Counter("fanout_purged_total", "Rows deleted past their retention", ("table",))

@@ -74,12 +74,12 @@ class Held:
         if shared:
             reason = f"handled by {person.name} ({rule.action})"
             await store.withdraw_channel_sends(self.connection, [one["id"] for one in shared], reason)
-        if self.reservation.status is Status.ACCEPTED:
+        if Status.ACCEPTED in (self.reservation.status, after.status):  # a dead reminder may have been requeued since
             await store.withdraw_planned_events(self.connection, self.id, f"the reservation is {after.status} now")
         events = [reservation_event(self.row, after, at, rule.event_type, actor=person.actor, action=rule.action)]
         if after.status is Status.ACCEPTED:
             events += self._reminders(after, at)
-        await store.append_events(self.connection, events)
+        await self._append(events)
         changed = {field: getattr(after, field) for field in ("status", "version", "slot_time", "party_size", "note")}
         return view({**dict(self.row), **changed, "proposed_time": after.proposed_time, "updated_at": at})
 
@@ -88,6 +88,13 @@ class Held:
             return await store.change_reservation(self.connection, self.id, after)
         except asyncpg.UniqueViolationError:
             raise double_booking("slotTime" if act is Act.CHANGE else "actionType") from None
+
+    async def _append(self, events: list[dict[str, Any]]) -> None:
+        try:
+            await store.append_events(self.connection, events)
+        except asyncpg.UniqueViolationError as error:
+            # An operator requeued a dead reminder between the withdrawal and this: done again, it is withdrawn too.
+            raise asyncpg.SerializationError("a reminder was requeued at the same time") from error
 
     def _reminders(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
         planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), at)

@@ -126,6 +126,9 @@ WITH told AS MATERIALIZED (
            attempt_count = s.attempt_count - CASE WHEN told.counts THEN 0 ELSE 1 END,
            last_error = told.error,
            next_attempt_at = CASE WHEN told.pause > interval '0' THEN now() + told.pause ELSE s.next_attempt_at END,
+           first_due_at = CASE WHEN told.pause > interval '0' THEN coalesce(s.first_due_at, s.next_attempt_at)
+                               ELSE s.first_due_at
+                          END,
            provider_message_id = told.provider_message_id,
            lease_token = NULL,
            lease_until = NULL,
@@ -169,7 +172,8 @@ UPDATE notification_channel_send
 RETURNING id
 
 -- name: measure_channels
--- For a scrape: how long the oldest due row of each channel has been due, and how many rows were withdrawn.
+-- For a scrape: how long the oldest due row of each channel has been due, how long ago the oldest open row was first due
+-- (a row that is put off again and again is never due), and how many rows were withdrawn.
 -- $1 channels
 SELECT channel_type,
        (SELECT extract(epoch FROM greatest(now() - s.next_attempt_at, interval '0'))::float
@@ -177,6 +181,9 @@ SELECT channel_type,
          WHERE s.is_sent IS NULL AND s.channel_type = channel.channel_type
          ORDER BY s.next_attempt_at
          LIMIT 1) AS oldest_seconds,
+       (SELECT extract(epoch FROM greatest(now() - min(coalesce(s.first_due_at, s.next_attempt_at)), interval '0'))::float
+          FROM notification_channel_send AS s
+         WHERE s.is_sent IS NULL AND s.channel_type = channel.channel_type) AS overdue_seconds,
        (SELECT count(*)
           FROM notification_channel_send AS s
          WHERE s.outcome = 'WITHDRAWN' AND s.channel_type = channel.channel_type) AS withdrawn

@@ -60,6 +60,7 @@ WITH given AS MATERIALIZED (
       FROM given
      WHERE EXISTS (SELECT FROM concerned WHERE concerned.position = given.position)
      ORDER BY position
+    ON CONFLICT (event_id, audience) DO NOTHING  -- published again, long after its row of processed_event was purged
     RETURNING id, event_id
 ), told AS (
     INSERT INTO notification (event_notification_id, user_id, user_type, title, body)

@@ -118,10 +118,17 @@ SELECT event_type, coalesce(aggregate_type, 'reservation'), aggregate_id, aggreg
            payload jsonb, headers jsonb, available_at timestamptz, created_at timestamptz)
 
 -- name: withdraw_planned_events
--- What the relay holds at this moment may still go out: its lease is not ours to break. $1 reservation · $2 why
+-- A relay that holds one at this moment may still publish it, but its token fits no more: it records nothing and puts
+-- nothing back. $1 reservation · $2 why
 UPDATE event_outbox
-   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2
- WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL AND status IN ('PENDING', 'FAILED')
+   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2, lease_token = NULL, lease_until = NULL
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM event_outbox
+            WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL
+              AND status IN ('PENDING', 'PROCESSING', 'FAILED')
+            ORDER BY id
+              FOR UPDATE))
 
 -- name: find_notification
 -- $1 user type · $2 user id · $3 notification

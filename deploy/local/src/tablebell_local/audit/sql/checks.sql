@@ -243,6 +243,27 @@ SELECT count(*) AS looked_at, count(*) FILTER (WHERE greatest(next_attempt_at, l
   FROM notification_channel_send
  WHERE is_sent IS NULL
 
+-- name: put_off
+-- A row that is put off again and again is never due for long. What counts is when it was first due: for a reminder the time
+-- that it was planned for, for a message of the night the end of the quiet hours.
+-- $1 first due before this
+WITH open AS (
+    SELECT format('event %s, %s: %s', id, status, last_error) AS example, coalesce(first_due_at, available_at) AS first_due
+      FROM event_outbox
+     WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+    UNION ALL
+    SELECT format('L1 %s, %s: %s', id, status, last_error), coalesce(first_due_at, available_at)
+      FROM notification_outbox
+     WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+    UNION ALL
+    SELECT format('send %s, %s: %s', id, channel_type, left(last_error, 40)), coalesce(first_due_at, next_attempt_at)
+      FROM notification_channel_send
+     WHERE is_sent IS NULL
+)
+SELECT count(*) AS looked_at, count(*) FILTER (WHERE first_due < $1) AS wrong,
+       (array_agg(example ORDER BY first_due) FILTER (WHERE first_due < $1))[1:3] AS examples
+  FROM open
+
 -- name: dead_rows
 -- Somebody was not told, and only an operator can change that: make the cause go away, then requeue or discard.
 WITH dead AS (
