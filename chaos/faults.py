@@ -17,6 +17,7 @@ from tablebell_local.processes import end, find
 KILL_EVERY = 2.0
 WATCH_EVERY = 1.0
 SMTP_SHARE = 1 / 3  # of the run: 20 s of a minute
+UNAVAILABLE_SHARE = 1 / 3
 FAULT = "yellow"
 
 
@@ -35,6 +36,7 @@ class Faults:
         plan: list[tuple[float, Callable[[float], Awaitable[None]]]] = [
             (0.10, self.refuse_smtp),
             (0.25, self.restart_rabbitmq),
+            (0.40, self.answer_503),
             (0.50, self.restart_postgres),
             (0.70, self.terminate_backends),
             (0.80, self.kill_gateway),
@@ -82,6 +84,16 @@ class Faults:
         async with httpx.AsyncClient(base_url=self._stage.sandbox_url, timeout=10, trust_env=False) as sandbox:
             answer = await sandbox.put("/api/faults/EMAIL", json=[{"kind": "refuse", "for_seconds": down}])
             answer.raise_for_status()
+
+    async def answer_503(self, seconds: float) -> None:
+        """A provider is there and takes nothing: SMS or push."""
+        channel = self._random.choice(("SMS", "PUSH"))
+        self.counts[f"{channel} answers 503"] += 1
+        down = seconds * UNAVAILABLE_SHARE
+        self._screen.say(f"{channel} answers 503 for {down:.0f} s", FAULT)
+        fault = {"kind": "http", "status": 503, "for_seconds": down}
+        async with httpx.AsyncClient(base_url=self._stage.sandbox_url, timeout=10, trust_env=False) as sandbox:
+            (await sandbox.put(f"/api/faults/{channel}", json=[fault])).raise_for_status()
 
     async def restart_rabbitmq(self, _seconds: float) -> None:
         await self._restart(self._stage.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
