@@ -123,7 +123,7 @@ class FcmProvider(Provider):
             return self.refuse(unauthenticated())
         project = request.path_params["project"]
         if self._issuer.project not in (None, project):
-            return self.refuse(fcm_error(403, f"Permission denied on project {project}"))
+            return self.refuse(fcm_error(403, f"Permission denied on project {project}", code="PERMISSION_DENIED"))
         payload, problem = _parse(body)
         if problem:
             return self.refuse(fcm_error(400, problem))

@@ -96,6 +96,18 @@ async def test_a_provider_that_does_not_answer_in_time_is_asked_again(rig: Rig, 
     assert len(set(keys)) == 1, "both attempts carry the same key"
 
 
+async def test_an_sms_that_twilio_took_in_spite_of_its_500_is_sent_twice_under_one_reference(rig: Rig) -> None:
+    """Creating a message is not idempotent (Twilio's error 20500), and no header makes it so."""
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "accept": True, "count": 1})
+    (row_id,) = await rig.add(SMS)
+    async with rig.dispatching(SMS):
+        (row,) = await rig.settled(row_id)
+    first, second = rig.sandbox.messages(SandboxChannel.SMS)
+    assert first.message_id != second.message_id == row["provider_message_id"]
+    assert first.key == second.key
+    assert not [name for name in first.headers if "idempotency" in name]
+
+
 @pytest.mark.parametrize("channel", [SMS, PUSH, SLACK])
 async def test_a_throttled_row_waits_as_long_as_it_is_told_and_loses_no_attempt(rig: Rig, channel: Channel) -> None:
     fault = {"kind": "http", "status": 429, "retry_after": 1, "count": 2}

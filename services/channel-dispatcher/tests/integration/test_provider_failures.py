@@ -194,8 +194,10 @@ async def test_a_row_that_has_no_valid_address_says_nothing_of_the_provider(rig:
         await rig.add(EMAIL, 3)
         await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
         ids = await rig.add(EMAIL, 5, recipient="nobody")
-        await rig.settled(*ids)
-        assert dispatchers[EMAIL].breaker.state is not State.CLOSED
+        states = set()
+        while None in [(await rig.row(row_id))["is_sent"] for row_id in ids]:
+            states.add(dispatchers[EMAIL].breaker.state)
+    assert states == {State.OPEN, State.HALF_OPEN}
 
 
 async def test_one_device_with_a_limit_of_its_own_does_not_throttle_the_channel(rig: Rig) -> None:
