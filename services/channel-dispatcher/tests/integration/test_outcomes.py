@@ -154,6 +154,7 @@ async def test_a_dead_address_is_final_at_once_and_marked_on_the_user(
 
 REFUSED = [
     (EMAIL, {"kind": "smtp", "code": 550, "text": "5.7.1 refused as spam"}),
+    (EMAIL, {"kind": "smtp", "code": 550, "text": "refused as spam"}),
     (EMAIL, {"kind": "smtp", "code": 554}),
     (EMAIL, {"kind": "smtp", "code": 552, "at": "mail", "text": "5.3.4 too big"}),
     (SMS, {"kind": "http", "status": 400, "code": "21617"}),
