@@ -223,18 +223,16 @@ class Dispatcher:
         return outcome
 
     def _blame(self, delivery: Delivery, outcome: ProviderDown) -> Outcome:
-        match self._suspects.failed(delivery.id, certain=outcome.certain):
-            case Finding.OWN:
-                return RetryLater(outcome.reason, outcome.after, answered=False)
-            case Finding.EVIDENCE if self.breaker.unreachable(self._target(delivery), certain=outcome.certain):
-                self._suspects.outage()
-                self._wake_in(self.breaker.cool_down)
-                tell = log.critical if outcome.needs_operator else log.error
-                event = "provider_refuses_us" if outcome.needs_operator else "provider_down"
-                tell(event, channel=self.channel, error=outcome.reason, probe_in=self.breaker.cool_down)
-            case _:
-                pass
-        return outcome
+        finding = self._suspects.failed(delivery.id, certain=outcome.certain)
+        is_evidence = finding is Finding.EVIDENCE
+        if is_evidence and self.breaker.unreachable(self._target(delivery), certain=outcome.certain):
+            self._wake_in(self.breaker.cool_down)
+            tell = log.critical if outcome.needs_operator else log.error
+            event = "provider_refuses_us" if outcome.needs_operator else "provider_down"
+            tell(event, channel=self.channel, error=outcome.reason, probe_in=self.breaker.cool_down)
+        if self.breaker.state is State.OPEN:
+            self._suspects.outage()  # also of what was in flight when it opened
+        return RetryLater(outcome.reason, outcome.after, answered=False) if finding is Finding.OWN else outcome
 
     def _target(self, delivery: Delivery) -> Hashable:
         return delivery.id if self._shared_address else delivery.recipient

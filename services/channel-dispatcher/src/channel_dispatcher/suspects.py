@@ -50,7 +50,7 @@ class Suspects:
         self._undecided.clear()
 
     def outage(self) -> None:
-        """The breaker has opened, which explains the failures since the last answer."""
+        """The breaker is open, which explains the failures since the last answer."""
         self._undecided.clear()
 
     def failed(self, row_id: int, *, certain: bool) -> Finding:

@@ -108,6 +108,20 @@ async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attemp
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
+async def test_a_provider_that_answers_once_and_goes_down_again_costs_nothing(rig: Rig) -> None:
+    """Most of what is in flight when an outage begins fails after the breaker has opened: it is part of the outage."""
+    down = {"kind": "http", "status": 503, "match": "+3933300"}
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05}, down)
+    ids = await rig.add(SMS, 16)
+    async with rig.dispatching(SMS, policy=SOON) as dispatchers:
+        await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
+        await rig.settled(*await rig.add(SMS, recipient="+393394444444"))
+        await asyncio.sleep(OUTAGE_SECONDS)
+        await rig.sandbox.set_faults(SandboxChannel.SMS)
+        rows = await rig.settled(*ids)
+    assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
+
+
 BAD = "+393339999999"
 OWN_FAILURES: list[dict[str, Any]] = [
     {"kind": "http", "status": 500, "match": BAD},
