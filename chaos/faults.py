@@ -19,6 +19,7 @@ WATCH_EVERY = 1.0
 SMTP_SHARE = 1 / 3  # of the run: 20 s of a minute
 ALARM_SHARE = 1 / 6
 DEFAULT_WATERMARK = "0.4"
+UNAVAILABLE_SHARE = 1 / 3
 FAULT = "yellow"
 
 
@@ -41,6 +42,7 @@ class Faults:
             (0.10, self.refuse_smtp),
             (0.25, self.restart_rabbitmq),
             (0.40, self.raise_alarm),
+            (0.40, self.answer_503),
             (0.50, self.restart_postgres),
             (0.60, self.switch_over_postgres),
             (0.62, self.delete_listeners_queue),
@@ -91,6 +93,16 @@ class Faults:
         async with httpx.AsyncClient(base_url=self._stage.sandbox_url, timeout=10, trust_env=False) as sandbox:
             answer = await sandbox.put("/api/faults/EMAIL", json=[{"kind": "refuse", "for_seconds": down}])
             answer.raise_for_status()
+
+    async def answer_503(self, seconds: float) -> None:
+        """A provider is there and takes nothing: SMS or push."""
+        channel = self._random.choice(("SMS", "PUSH"))
+        self.counts[f"{channel} answers 503"] += 1
+        down = seconds * UNAVAILABLE_SHARE
+        self._screen.say(f"{channel} answers 503 for {down:.0f} s", FAULT)
+        fault = {"kind": "http", "status": 503, "for_seconds": down}
+        async with httpx.AsyncClient(base_url=self._stage.sandbox_url, timeout=10, trust_env=False) as sandbox:
+            (await sandbox.put(f"/api/faults/{channel}", json=[fault])).raise_for_status()
 
     async def restart_rabbitmq(self, _seconds: float) -> None:
         async with self._broker:

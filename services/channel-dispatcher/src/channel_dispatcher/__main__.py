@@ -16,6 +16,7 @@ from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.retention import Retention
 from channel_dispatcher.settings import Loaded, load_all
 from channel_dispatcher.skipper import Skipper
+from channel_dispatcher.suspects import Suspects
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
@@ -50,12 +51,14 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
                 pool=pool,
                 recorder=recorder,
                 breaker=Breaker(time.monotonic),
+                suspects=Suspects(),
                 limits=own.limits,
                 policy=policy,
                 wakeup=listener.subscribe(Level.CHANNEL_SEND),
                 lease=lease,
                 batch_size=settings.batch_size,
                 stop=stop,
+                shared_address=kind.shared_address,
             )
             for kind, own in loaded.channels
         ]

@@ -7,9 +7,9 @@ becomes free, and each is answered for by itself. Room is what the breaker and t
 import asyncio
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, assert_never
 
 import structlog
 
@@ -21,6 +21,7 @@ from channel_dispatcher.metrics import IN_HAND, OUTCOMES, PROVIDER_SECONDS
 from channel_dispatcher.outcome import NotTried, Outcome, ProviderDown, RetryLater, Sent, Throttled, Undeliverable
 from channel_dispatcher.recorder import RETRY_SECONDS, Recorder
 from channel_dispatcher.settlement import settle
+from channel_dispatcher.suspects import Finding, Suspects
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
 from tablebell.outage import describe
@@ -57,13 +58,16 @@ class Dispatcher:
         pool: Pool,
         recorder: Recorder,
         breaker: Breaker,
+        suspects: Suspects,
         limits: Limits,
         policy: RetryPolicy,
         wakeup: Wakeup,
         lease: timedelta,
         batch_size: int,
         stop: Stop,
+        shared_address: bool = False,
     ) -> None:
+        """`shared_address`: all messages go to one address, so that they are told apart by their rows."""
         self.channel = channel
         self.breaker = breaker
         self._sender = sender
@@ -75,6 +79,9 @@ class Dispatcher:
         self._lease = lease
         self._batch_size = batch_size
         self._stop = stop
+        self._suspects = suspects
+        self._shared_address = shared_address
+        self._calls = 0
         self._pace = Pace(limits.per_second, time.monotonic)
         self._in_hand: dict[int, Delivery] = {}
         self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
@@ -153,14 +160,16 @@ class Dispatcher:
                 self._wakeup.now()
 
     def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        self._tell_breaker(outcome)
-        settlement = settle(delivery, outcome, self._policy, timedelta(seconds=self.breaker.cool_down))
+        outcome = self._judge(delivery, outcome)
+        cool_down = timedelta(seconds=self.breaker.cool_down)
+        settlement = settle(delivery, outcome, self._policy, cool_down, self._suspects.hold_back(delivery.id))
         self._in_hand.pop(delivery.attempt_id, None)
         self._recorder.add(self.channel, settlement)
         annotate(failed=not isinstance(outcome, Sent), result=settlement.result, attempt=delivery.attempt)
         if settlement.pause:
             self._wake_in(settlement.pause.total_seconds())
-        tell = log.info if settlement.result in WORTH_TELLING else log.debug
+        alone = settlement.result == "DOWN" and self.breaker.state is State.CLOSED
+        tell = log.info if alone or settlement.result in WORTH_TELLING else log.debug
         tell(
             "delivery_settled",
             channel=self.channel,
@@ -174,9 +183,14 @@ class Dispatcher:
     async def _attempt(self, delivery: Delivery) -> Outcome:
         if self._stop.requested:
             return NotTried("the service is stopping")
-        if self.breaker.state in (State.OPEN, State.THROTTLED):
-            return NotTried(f"the channel is {self.breaker.state}")
+        state = self.breaker.state
+        if state in (State.OPEN, State.THROTTLED):
+            return NotTried(f"the channel is {state}")
+        if state is State.HALF_OPEN and self._calls:
+            self._more = True
+            return NotTried("another message probes the provider")
         started = time.monotonic()
+        self._calls += 1
         try:
             return await self._sender.send(delivery)
         except Exception as error:  # one bad row must not end the others' deliveries
@@ -184,26 +198,44 @@ class Dispatcher:
             log.exception(
                 "send_failed", channel=self.channel, channel_send_id=delivery.id, correlation_id=correlation_id
             )
-            return RetryLater(describe(error))
+            return RetryLater(describe(error), answered=False)
         finally:
+            self._calls -= 1
             seconds = time.monotonic() - started
             self._send_seconds += (seconds - self._send_seconds) * WEIGHT_OF_ONE
             self._provider_seconds.observe(seconds)
 
-    def _tell_breaker(self, outcome: Outcome) -> None:
+    def _judge(self, delivery: Delivery, outcome: Outcome) -> Outcome:
+        """Tells the breaker. Returns the outcome; of a failure that is the row's own, one that costs an attempt."""
         match outcome:
-            case Sent() | RetryLater() | Undeliverable():
-                self.breaker.answered()
+            case Sent() | RetryLater(answered=True) | Undeliverable(answered=True):
+                self._suspects.answered(delivery.id, is_proof=self.breaker.answered())
             case Throttled(reason, after):
-                self.breaker.throttled(after.total_seconds())
+                is_proof = self.breaker.throttled(self._target(delivery), after.total_seconds())
+                self._suspects.answered(delivery.id, is_proof=is_proof)
                 log.warning("provider_throttles", channel=self.channel, error=reason, seconds=after.total_seconds())
-            case ProviderDown(reason, needs_operator):
-                if self.breaker.unreachable():
-                    tell = log.critical if needs_operator else log.error
-                    event = "provider_refuses_us" if needs_operator else "provider_down"
-                    tell(event, channel=self.channel, error=reason, probe_in=self.breaker.cool_down)
-            case NotTried():
-                pass
+            case ProviderDown():
+                return self._blame(delivery, outcome)
+            case RetryLater() | Undeliverable() | NotTried():
+                pass  # the provider was not asked
+            case _:
+                assert_never(outcome)
+        return outcome
+
+    def _blame(self, delivery: Delivery, outcome: ProviderDown) -> Outcome:
+        finding = self._suspects.failed(delivery.id, certain=outcome.certain)
+        is_evidence = finding is Finding.EVIDENCE
+        if is_evidence and self.breaker.unreachable(self._target(delivery), certain=outcome.certain):
+            self._wake_in(self.breaker.cool_down)
+            tell = log.critical if outcome.needs_operator else log.error
+            event = "provider_refuses_us" if outcome.needs_operator else "provider_down"
+            tell(event, channel=self.channel, error=outcome.reason, probe_in=self.breaker.cool_down)
+        if self.breaker.state is State.OPEN:
+            self._suspects.outage()  # also of what was in flight when it opened
+        return RetryLater(outcome.reason, outcome.after, answered=False) if finding is Finding.OWN else outcome
+
+    def _target(self, delivery: Delivery) -> Hashable:
+        return delivery.id if self._shared_address else delivery.recipient
 
     def _wake_in(self, seconds: float) -> None:
         """One timer serves all that is due within the same tenth of a second."""

@@ -21,6 +21,7 @@ from channel_dispatcher.channels.sms import SmsSettings
 from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.recorder import Recorder
+from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
 from tablebell.outbox import Level, Outbox
 from tablebell.people import Channel
@@ -109,12 +110,14 @@ class Rig:
                         pool=self.service,
                         recorder=recorder,
                         breaker=Breaker(time.monotonic, first_pause=0.3, longest_pause=0.5, ramp_seconds=0.2),
+                        suspects=Suspects(timedelta(seconds=0.3), timedelta(seconds=0.5)),
                         limits=settings.limits,
                         policy=policy,
                         wakeup=Wakeup(),
                         lease=timedelta(seconds=lease),
                         batch_size=500,
                         stop=stop,
+                        shared_address=kind.shared_address,
                     )
             async with asyncio.TaskGroup() as tasks:
                 recording = tasks.create_task(recorder.run())
