@@ -131,10 +131,6 @@ async def append_action(
     return done
 
 
-async def withdraw_channel_sends(connection: Connection, event_notification_ids: Sequence[int], reason: str) -> None:
-    await connection.execute(SQL["withdraw_channel_sends"], event_notification_ids, reason)
-
-
 async def list_notifications(
     session: Session, user_type: UserType, user_id: int, before_id: int, limit: int
 ) -> list[Record]:

@@ -155,18 +155,6 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
                             WHERE reservation_id = $3 AND reservation_version = $4 AND first_to_act))
 RETURNING created_at
 
--- name: withdraw_channel_sends
--- $1 event notifications · $2 why
-UPDATE notification_channel_send
-   SET is_sent = false, outcome = 'WITHDRAWN', last_error = $2, lease_token = NULL, lease_until = NULL, updated_at = now()
- WHERE id = ANY (ARRAY(
-           SELECT s.id
-             FROM notification AS n
-             JOIN notification_channel_send AS s ON s.notification_id = n.id
-            WHERE n.event_notification_id = ANY ($1::bigint[]) AND n.user_type = 'RESTAURANT_USER' AND s.is_sent IS NULL
-            ORDER BY s.id
-              FOR UPDATE OF s))
-
 -- name: list_notifications
 -- The newest first. $1 user type · $2 user id · $3 before which id · $4 limit
 SELECT *
