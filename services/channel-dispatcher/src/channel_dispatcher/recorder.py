@@ -2,18 +2,21 @@
 
 Writing is the dearest part of sending, and a batch costs hardly more than a row: what is finished within a few
 milliseconds goes out in one statement. While the database is away the results wait here (`interrupted`), and nothing
-new is claimed until they are written.
+new is claimed until they are written. A row is recorded under its token, even if its lease has ended meanwhile: as long
+as nobody else has claimed it, the token is still the row's own.
 """
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from channel_dispatcher import store
-from channel_dispatcher.metrics import OUTCOMES
+from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.marks import MarkLimit
+from channel_dispatcher.metrics import MARKS, OUTCOMES
 from channel_dispatcher.settlement import Settlement
 from tablebell.outage import OUTAGES, describe
 from tablebell.people import Channel
@@ -27,12 +30,24 @@ LARGEST_BATCH = 500
 
 
 class Recorder:
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, marks: MarkLimit) -> None:
         self._pool = pool
+        self._marks = marks
         self._waiting: list[tuple[Channel, Settlement]] = []
+        self._writing: Sequence[tuple[Channel, Settlement]] = ()
+        self._wake: dict[Channel, Callable[[], None]] = {}
         self._arrived = asyncio.Event()
         self._finishing = asyncio.Event()
         self.interrupted = False
+
+    def on_unblocked(self, channel: Channel, wake: Callable[[], None]) -> None:
+        """Call `wake` when a recorded outcome lets a row of this channel go on that waited for it."""
+        self._wake[channel] = wake
+
+    @property
+    def unrecorded(self) -> list[Delivery]:
+        """Deliveries whose result is not written yet."""
+        return [settlement.delivery for _, settlement in (*self._writing, *self._waiting)]
 
     def add(self, channel: Channel, settlement: Settlement) -> None:
         self._waiting.append((channel, settlement))
@@ -53,15 +68,17 @@ class Recorder:
                 self._arrived.clear()
             while self._waiting:
                 # In one order everywhere, so that two writers wait for each other rather than for ever.
-                batch = sorted(self._waiting[:LARGEST_BATCH], key=lambda each: each[1].delivery.id)
+                self._writing = sorted(self._waiting[:LARGEST_BATCH], key=lambda each: each[1].delivery.id)
                 del self._waiting[:LARGEST_BATCH]
-                await self._write(batch)
+                await self._write(self._writing)
+                self._writing = ()
 
     async def _write(self, batch: Sequence[tuple[Channel, Settlement]]) -> None:
         settlements = [settlement for _, settlement in batch]
         while True:
             try:
-                results = await store.record_if_leased(self._pool, settlements)
+                withheld = await self._marks.withheld(batch)
+                results = await store.record_if_leased(self._pool, settlements, withheld)
                 self.interrupted = False
                 break
             except OUTAGES as outage:
@@ -70,10 +87,15 @@ class Recorder:
                 await asyncio.sleep(RETRY_SECONDS)
         told: Counter[tuple[str, str]] = Counter()
         for channel, settlement in batch:
-            result = results.get(settlement.delivery.id)
-            if result is None:
+            recorded = results.get(settlement.delivery.id)
+            if recorded is None:
                 row_id = settlement.delivery.id
                 log.warning("lease_lost", channel=channel, channel_send_id=row_id, result=settlement.result)
-            told[channel, (result or "lost").lower()] += 1
+            told[channel, (recorded.result if recorded else "lost").lower()] += 1
+            if settlement.address_is_dead:
+                effect = "withheld" if settlement.delivery.id in withheld else "silences"
+                MARKS.labels(channel, effect).inc()
+            if recorded and recorded.unblocks and channel in self._wake:
+                self._wake[channel]()
         for labels, count in told.items():
             OUTCOMES.labels(*labels).inc(count)
