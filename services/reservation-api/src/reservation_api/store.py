@@ -212,6 +212,22 @@ async def append_intervention(
     await connection.execute(SQL["append_intervention"], level, act, row_ids, chosen, admin_id)
 
 
+async def list_undeliverable_addresses(
+    session: Session,
+    *,
+    person: tuple[UserType | None, int | None],
+    channel: str | None,
+    reason: str | None,
+    after_id: int,
+    limit: int,
+) -> list[Record]:
+    return await session.fetch(SQL["list_undeliverable_addresses"], *person, channel, reason, after_id, limit)
+
+
+async def clear_undeliverable_addresses(connection: Connection, ids: Sequence[int]) -> list[Record]:
+    return await connection.fetch(SQL["clear_undeliverable_addresses"], ids)
+
+
 async def trace_reservation(session: Session, reservation_id: int) -> Record | None:
     return await session.fetchrow(SQL["trace_reservation"], reservation_id)
 

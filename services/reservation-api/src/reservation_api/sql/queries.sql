@@ -261,6 +261,24 @@ RETURNING true
 INSERT INTO outbox_intervention (level, act, row_ids, filter, actor_id)
 VALUES ($1, $2, $3, $4, $5)
 
+-- name: list_undeliverable_addresses
+-- The oldest first. $1 user type, $2 user id or NULL · $3 channel or NULL · $4 part of the reason or NULL · $5 after which id
+-- · $6 limit
+SELECT id, user_type, user_id, channel_type, address, reason, silences, marked_at
+  FROM undeliverable_address
+ WHERE ($1::text IS NULL OR (user_type = $1 AND user_id = $2::bigint))
+   AND ($3::text IS NULL OR channel_type = $3)
+   AND ($4::text IS NULL OR strpos(reason, $4) > 0)
+   AND id > $5
+ ORDER BY id
+ LIMIT $6
+
+-- name: clear_undeliverable_addresses
+-- $1 ids
+DELETE FROM undeliverable_address
+ WHERE id = ANY ($1::bigint[])
+RETURNING id, user_type, user_id, channel_type, address, reason, silences, marked_at
+
 -- name: trace_reservation
 -- $1 reservation
 SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
