@@ -1,10 +1,12 @@
 """What goes wrong, and when: each fault at its share of the run, and a random kill -9 every two seconds."""
 
 import asyncio
+import contextlib
+import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import httpx
 
@@ -16,6 +18,8 @@ from tablebell_local.processes import end, find
 
 KILL_EVERY = 2.0
 WATCH_EVERY = 1.0
+BEYOND_LEASE = 2.0
+STALLED = ("channel-dispatcher", "event-relay")
 SMTP_SHARE = 1 / 3  # of the run: 20 s of a minute
 ALARM_SHARE = 1 / 6
 DEFAULT_WATERMARK = "0.4"
@@ -48,6 +52,7 @@ class Faults:
             (0.62, self.delete_listeners_queue),
             (0.65, self.cancel_feed),
             (0.70, self.terminate_backends),
+            (0.30, self.stall_workers),
             (0.80, self.kill_gateway),
             (0.90, self.terminate_backends),
         ]
@@ -85,6 +90,21 @@ class Faults:
             await part.start()
         finally:
             self._killed.discard(part.name)
+
+    async def stall_workers(self, _seconds: float) -> None:
+        """A dispatcher and a relay stand still for longer than their leases last, and go on."""
+        down = self._stage.lease_seconds + BEYOND_LEASE
+        workers = [each for each in self._stage.services if each.name in STALLED and each.name not in self._killed]
+        self.counts["worker stopped beyond its lease"] += len(workers)
+        self._screen.say(f"{', '.join(each.name for each in workers)} stand still for {down:.0f} s", FAULT)
+        self._killed.update(each.name for each in workers)
+        pids = [pid for each in workers for pid in each.pids()]
+        try:
+            _signal(pids, signal.SIGSTOP)
+            await asyncio.sleep(down)
+        finally:
+            _signal(pids, signal.SIGCONT)
+            self._killed.difference_update(each.name for each in workers)
 
     async def refuse_smtp(self, seconds: float) -> None:
         self.counts["SMTP refused"] += 1
@@ -188,6 +208,12 @@ class Faults:
                     self.ended[service.name] += 1
                     self._screen.say(f"{service.name} ended by itself; see {service.log}", "red")
                     await service.start()
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 async def _until_healthy(part: Part) -> None:

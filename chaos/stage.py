@@ -17,12 +17,15 @@ SCALE = {
     "notification-fanout": 2,
     "channel-dispatcher": 2,
 }
+# Shorter than in operation, so that a worker can stand still beyond its lease within a run.
+SETTINGS = {"LEASE_SECONDS": "8"}
 OUTSIDE = "sandbox"  # stands for the providers: it fails on request only, and remembers what came
 
 
 class Stage:
     def __init__(self, system: System, overrides: Mapping[str, str]) -> None:
         self.stack = system.stack
+        self.lease_seconds = float(overrides["LEASE_SECONDS"])
         self.services = [each for each in system.services(SCALE, overrides) if each.name != OUTSIDE]
         self.database_url = system.stack.replication.url()
         self.jwt_secret = system.secret("JWT_SECRET")
@@ -43,6 +46,7 @@ class Stage:
 @asynccontextmanager
 async def open_stage(instance: Instance, overrides: Mapping[str, str], *, attach: bool) -> AsyncIterator[Stage]:
     """A fresh instance, ended in the end with its logs and data left to look at; or one that runs, and goes on."""
+    overrides = {**SETTINGS, **overrides}
     system = System(instance)
     async with instance.locked():
         system.stack.programs.ensure()

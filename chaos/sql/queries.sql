@@ -68,7 +68,8 @@ SELECT e.aggregate_id, e.aggregate_version, e.event_type
 
 -- name: list_sends
 -- Every row of L2, and its calls by how they ended: taken, without an answer, or cut short by a crash.
-SELECT s.id, s.channel_type, s.is_sent, s.outcome, count(a.id) FILTER (WHERE a.outcome = 'SENT') AS taken,
+SELECT s.id, s.channel_type, s.user_type, s.user_id, s.reservation_id, s.aggregate_version, s.is_sent, s.outcome,
+       count(a.id) FILTER (WHERE a.outcome = 'SENT') AS taken,
        count(a.id) FILTER (WHERE a.outcome IN ('RETRY', 'DOWN')) AS unanswered,
        count(a.id) FILTER (WHERE a.id IS NOT NULL AND a.outcome IS NULL) AS cut_short
   FROM notification_channel_send AS s

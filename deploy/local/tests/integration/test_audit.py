@@ -40,6 +40,10 @@ DAMAGES = [
     ("channel_outcomes", "UPDATE channel_send_attempt SET outcome = 'RETRY'"),
     ("channel_outcomes", "UPDATE notification_channel_send SET is_sent = false, outcome = 'EXPIRED'"),
     (
+        "channel_order",
+        "UPDATE notification_channel_send SET sent_at = now() - interval '1 minute' WHERE aggregate_version = 2",
+    ),
+    (
         "calls_after_success",
         """INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt)
            SELECT id, channel_type, 2 FROM notification_channel_send LIMIT 1""",

@@ -132,7 +132,10 @@ async def run_as(database: Database, service: str, statement: str) -> None:
         ("notification_fanout", "UPDATE customer SET name = 'x'"),
         ("channel_dispatcher", "SELECT FROM customer"),
         ("channel_dispatcher", "SELECT FROM reservation"),
+        ("channel_dispatcher", "SELECT FROM person"),
         ("channel_dispatcher", "INSERT INTO notification_channel_send DEFAULT VALUES"),
+        ("event_relay", "SELECT count_addresses('EMAIL')"),
+        ("reservation_api", "UPDATE undeliverable_address SET reason = 'x'"),
         ("reservation_api", "DELETE FROM event_outbox"),
         ("reservation_api", "DELETE FROM reservation"),
         ("reservation_api", "INSERT INTO notification DEFAULT VALUES"),
@@ -154,6 +157,8 @@ async def test_a_service_cannot_do_what_is_not_its_work(database: Database, serv
         ("event_relay", "DELETE FROM event_outbox"),
         ("notification_fanout", "SELECT FROM person"),
         ("channel_dispatcher", "UPDATE notification_channel_send SET last_error = NULL"),
+        ("channel_dispatcher", "SELECT count_addresses('EMAIL')"),
+        ("reservation_api", "DELETE FROM undeliverable_address"),
     ],
 )
 async def test_a_service_can_do_its_work(database: Database, service: str, statement: str) -> None:

@@ -11,6 +11,7 @@ from channel_dispatcher import store
 from channel_dispatcher.breaker import Breaker, State
 from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
+from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, OVERDUE_SECONDS, ROWS, WITHDRAWN
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.retention import Retention
@@ -43,7 +44,13 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         )
         announcer = await resources.enter_async_context(open_announcer(pool))
         listener = Listener(settings.database_url, SERVICE)
-        recorder = Recorder(pool)
+        marks = MarkLimit(
+            pool,
+            share=settings.address_mark_share,
+            window=timedelta(seconds=settings.address_mark_window_seconds),
+            least=settings.address_mark_least,
+        )
+        recorder = Recorder(pool, marks)
         dispatchers = [
             Dispatcher(
                 kind.channel,
@@ -68,11 +75,13 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
 
         async with asyncio.TaskGroup() as tasks:
             recording = tasks.create_task(recorder.run(), name="recorder")
-            keeping = tasks.create_task(LeaseKeeper(pool, dispatchers, lease).run(), name="leases")
+            keeping = tasks.create_task(LeaseKeeper(pool, dispatchers, recorder, lease).run(), name="leases")
             async with asyncio.TaskGroup() as work:
                 work.create_task(serve(app, settings.host, settings.port, stop), name="http")
                 work.create_task(listener.run(stop), name="listener")
-                work.create_task(Retention(pool, settings.retention_days).run(stop), name="retention")
+                work.create_task(
+                    Retention(pool, settings.retention_days, settings.address_mark_days).run(stop), name="retention"
+                )
                 for dispatcher in dispatchers:
                     work.create_task(dispatcher.run(settings.poll_seconds), name=dispatcher.channel)
                 for skipper, wakeup in skippers:

@@ -50,6 +50,12 @@ class DispatcherProcess:
         async with httpx.AsyncClient(base_url=self.url, trust_env=False) as http:
             return (await http.get("/metrics")).text
 
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         self._process.kill()
         await self._process.wait()

@@ -54,6 +54,10 @@ class RelayProcess:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         """As a crash does it: without a word."""
         await self._end(signal.SIGKILL)

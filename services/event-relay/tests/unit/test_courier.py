@@ -134,6 +134,25 @@ async def test_what_follows_a_batch_that_ran_out_of_time_is_put_back_unsent(cour
     assert courier.token != token
 
 
+async def test_a_batch_whose_time_was_over_before_it_began_is_put_back_unsent(courier: Courier, broker: Broker) -> None:
+    """As after a stop of the whole process between the claim and the delivery."""
+    report = await deliver(courier, row(1, 1), row(2, 1), claimed_at=time.monotonic() - 60)
+    assert sorted(failure.id for failure in report.put_back) == [101, 201]
+    assert broker.published == []
+
+
+async def test_a_batch_whose_time_runs_out_while_the_process_stands_still_goes_no_further(
+    courier: Courier, broker: Broker
+) -> None:
+    delivering = deliver(courier, row(1, 1), row(1, 2), claimed_at=time.monotonic() - 4.9)
+    await eventually(lambda: broker.published == [(1, 1)])
+    broker.answer(1, 1, Confirmed())
+    time.sleep(0.2)  # noqa: ASYNC251 - the whole process stands still; the confirm has arrived meanwhile
+    report = await delivering
+    assert broker.published == [(1, 1)]
+    assert {failure.id for failure in report.put_back} >= {102}
+
+
 @pytest.mark.parametrize("outcome", [Refused("unroutable"), Unreachable("away")])
 async def test_what_was_claimed_behind_what_failed_meanwhile_is_put_back_unsent(
     courier: Courier, broker: Broker, outcome: PublishOutcome

@@ -220,6 +220,8 @@ def channel_sends(person: asyncpg.Record, reader: Reader, event: Told, wordings:
             "user_type": person["user_type"],
             "user_id": person["user_id"],
             "restaurant_id": event.restaurant_id,
+            "reservation_id": event.reservation_id,
+            "aggregate_version": event.version,
             "recipient": answer.recipient,
             "message": wording.message(answer.channel, person["name"], links).model_dump(),
             "headers": event.headers,

@@ -39,15 +39,9 @@ async def lock_outdated(
     reservation_ids: Sequence[int],
     versions: Sequence[int],
     audience: Audience,
-    event_types: Sequence[str],
+    event_types: Sequence[str] | None,
 ) -> Rows:
     return await connection.fetch(SQL["lock_outdated"], reservation_ids, versions, audience, event_types)
-
-
-async def withdraw_channel_sends(
-    connection: Connection, event_notification_ids: Sequence[int], reasons: Sequence[str], audience: Audience
-) -> None:
-    await connection.execute(SQL["withdraw_channel_sends"], event_notification_ids, reasons, audience.user_type)
 
 
 async def find_recipients(connection: Connection, event_notification_ids: Sequence[int]) -> Rows:

@@ -16,10 +16,10 @@ from tablebell.events import Actor, EventType
 from tablebell.frames import Addressed, encode_frames
 from tablebell.people import Audience, UserType
 from tablebell.rabbit import Broker
-from tablebell.testing import Servers, eventually
+from tablebell.testing import Servers, eventually, free_port
 from tablebell.topology import EVENT_QUEUES, declare_events
 
-from .stage import SLOT, Stage, data, frames_of, free_port, message, requested
+from .stage import SLOT, Stage, data, frames_of, message, requested
 
 MARCO = Actor(user_type=UserType.RESTAURANT_USER, user_id=51, name="Marco Riva")
 

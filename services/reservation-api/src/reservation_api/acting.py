@@ -5,6 +5,7 @@ reminders, and what was still to be sent about the old version withdrawn. Locks 
 then what staff share about it, then its sends.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -21,6 +22,8 @@ from reservation_api.people import Person
 from reservation_api.problem import Handled, Kind, Problem, not_found
 from reservation_api.reservations import ReservationView, view
 from reservation_api.telling import reservation_event
+from tablebell.outbox import withdraw_channel_sends
+from tablebell.people import UserType
 from tablebell.postgres import Connection
 
 
@@ -72,8 +75,7 @@ class Held:
             decides=True,
         )
         if shared:
-            reason = f"handled by {person.name} ({rule.action})"
-            await store.withdraw_channel_sends(self.connection, [one["id"] for one in shared], reason)
+            await withdraw_shared(self.connection, shared, f"handled by {person.name} ({rule.action})")
         if Status.ACCEPTED in (self.reservation.status, after.status):  # a dead reminder may have been requeued since
             await store.withdraw_planned_events(self.connection, self.id, f"the reservation is {after.status} now")
         events = [reservation_event(self.row, after, at, rule.event_type, actor=person.actor, action=rule.action)]
@@ -106,6 +108,12 @@ class Held:
             return Problem(Kind.NOT_POSSIBLE_NOW, str(illegal))
         acted = await store.find_resulting_action(self.connection, self.id, self.reservation.version)
         return already_handled(acted) if acted else Problem(Kind.NOT_POSSIBLE_NOW, str(illegal))
+
+
+async def withdraw_shared(connection: Connection, shared: Sequence[store.Row], reason: str) -> None:
+    """Withdraw what is not sent yet of these shared notifications (lock_shared_notifications)."""
+    ids = [one["id"] for one in shared]
+    await withdraw_channel_sends(connection, ids, [reason] * len(ids), UserType.RESTAURANT_USER)
 
 
 def already_handled(action: store.Row) -> Problem:

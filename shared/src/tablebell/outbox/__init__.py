@@ -2,6 +2,7 @@
 
 from tablebell.outbox.isolation import blame_row, bury_alone, claim_one_by_one
 from tablebell.outbox.outbox import CLAIMING, START, Batch, Count, CountDone, Failure, Level, Outbox, Position
+from tablebell.outbox.withdrawal import withdraw_channel_sends
 
 __all__ = [
     "CLAIMING",
@@ -16,4 +17,5 @@ __all__ = [
     "blame_row",
     "bury_alone",
     "claim_one_by_one",
+    "withdraw_channel_sends",
 ]

@@ -170,18 +170,6 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
                             WHERE reservation_id = $3 AND reservation_version = $4 AND first_to_act))
 RETURNING created_at
 
--- name: withdraw_channel_sends
--- $1 event notifications · $2 why
-UPDATE notification_channel_send
-   SET is_sent = false, outcome = 'WITHDRAWN', last_error = $2, lease_token = NULL, lease_until = NULL, updated_at = now()
- WHERE id = ANY (ARRAY(
-           SELECT s.id
-             FROM notification AS n
-             JOIN notification_channel_send AS s ON s.notification_id = n.id
-            WHERE n.event_notification_id = ANY ($1::bigint[]) AND n.user_type = 'RESTAURANT_USER' AND s.is_sent IS NULL
-            ORDER BY s.id
-              FOR UPDATE OF s))
-
 -- name: list_notifications
 -- The newest first. $1 user type · $2 user id · $3 before which id · $4 limit
 SELECT *
@@ -370,6 +358,24 @@ UPDATE notification_channel_send
 -- $1 level · $2 act · $3 rows · $4 filter · $5 admin
 INSERT INTO outbox_intervention (level, act, row_ids, filter, actor_id)
 VALUES ($1, $2, $3, $4, $5)
+
+-- name: list_undeliverable_addresses
+-- The oldest first. $1 user type, $2 user id or NULL · $3 channel or NULL · $4 part of the reason or NULL · $5 after which id
+-- · $6 limit
+SELECT id, user_type, user_id, channel_type, address, reason, silences, marked_at
+  FROM undeliverable_address
+ WHERE ($1::text IS NULL OR (user_type = $1 AND user_id = $2::bigint))
+   AND ($3::text IS NULL OR channel_type = $3)
+   AND ($4::text IS NULL OR strpos(reason, $4) > 0)
+   AND id > $5
+ ORDER BY id
+ LIMIT $6
+
+-- name: clear_undeliverable_addresses
+-- $1 ids
+DELETE FROM undeliverable_address
+ WHERE id = ANY ($1::bigint[])
+RETURNING id, user_type, user_id, channel_type, address, reason, silences, marked_at
 
 -- name: trace_reservation
 -- $1 reservation

@@ -4,13 +4,14 @@
 
 -- name: append
 -- $1 the rows, as a JSON array of objects
-INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message,
-                                       headers, next_attempt_at, not_after)
-SELECT notification_id, channel_type, user_type, user_id, restaurant_id, recipient, coalesce(message, '{}'),
-       coalesce(headers, '{}'), coalesce(next_attempt_at, clock_timestamp()), not_after
+INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
+                                       aggregate_version, recipient, message, headers, next_attempt_at, not_after)
+SELECT notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id, aggregate_version, recipient,
+       coalesce(message, '{}'), coalesce(headers, '{}'), coalesce(next_attempt_at, clock_timestamp()), not_after
   FROM jsonb_to_recordset($1) AS given (
-           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint, recipient text,
-           message jsonb, headers jsonb, next_attempt_at timestamptz, not_after timestamptz)
+           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint,
+           reservation_id bigint, aggregate_version integer, recipient text, message jsonb, headers jsonb,
+           next_attempt_at timestamptz, not_after timestamptz)
 RETURNING id
 
 -- name: claim

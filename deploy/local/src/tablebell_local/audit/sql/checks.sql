@@ -205,6 +205,22 @@ SELECT count(*) AS looked_at, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wr
        (array_agg(format('send %s', id) ORDER BY id) FILTER (WHERE is_right IS NOT TRUE))[1:3] AS examples
   FROM looked
 
+-- name: channel_order
+-- A person is told of a reservation in the order of its versions, on each channel. A row that an operator requeued may follow
+-- others of its own version.
+-- $1 since · $2 until · $3 first row of L2
+WITH looked AS (
+    SELECT id, channel_type,
+           coalesce(aggregate_version >= max(aggregate_version) OVER (
+                        PARTITION BY reservation_id, user_type, user_id, channel_type
+                        ORDER BY sent_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS is_right
+      FROM notification_channel_send
+     WHERE id >= $3 AND created_at >= $1 AND created_at < $2 AND is_sent AND reservation_id IS NOT NULL
+)
+SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+       (array_agg(format('send %s, %s', id, channel_type) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
+  FROM looked
+
 -- name: calls_after_success
 -- A second call is made only while nobody knows that the first one was taken: any other duplicate is a mistake.
 -- $1 since · $2 until · $3 first attempt
