@@ -50,6 +50,11 @@ env: some-python ## Print the running system's addresses: eval "$(make -s env)"
 audit: some-python ## Check that nothing was lost between the levels (HOURS=24)
 	@$(STACK) audit $(if $(HOURS),--hours $(HOURS))
 
+.PHONY: republish
+republish: some-python ## Publish events again, or move dead messages back; alone: how (UNHANDLED=1, DEAD=1, SINCE=1h, DRY=1)
+	@$(STACK) republish $(if $(SINCE),--since "$(SINCE)") $(if $(EVENT),--event "$(EVENT)") $(if $(TYPE),--type "$(TYPE)") \
+	  $(if $(UNHANDLED),--unhandled) $(if $(DEAD),--dead) $(if $(ERROR),--error "$(ERROR)") $(if $(DRY),--dry-run)
+
 .PHONY: migrate
 migrate: python ## Bring the running database's schema up to date
 	@$(STACK) migrate
@@ -97,7 +102,7 @@ clean: some-python ## End everything and forget all its data, logs and caches
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 # The environment of this checkout; takes no time when it is there.
 .PHONY: python

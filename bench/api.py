@@ -8,7 +8,6 @@ from a client that does next to nothing, so that the server is what is measured.
 import asyncio
 import os
 import re
-import socket
 import statistics
 import sys
 import time
@@ -22,7 +21,7 @@ import jwt
 
 from bench.harness import Figure, Rig
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, eventually, free_port
 from tablebell_local.unlimited import UNLIMITED
 
 SECRET = "only-for-measurements-0123456789abcdef"  # noqa: S105 - of a server that lives as long as the run
@@ -241,13 +240,6 @@ async def server(database: Database, *, without_outbox: bool = False) -> AsyncIt
     finally:
         process.terminate()
         await process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def serve_without_outbox() -> int:

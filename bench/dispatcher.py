@@ -5,7 +5,6 @@ The sandbox is a process of its own, so that both sides find it equally busy.
 
 import asyncio
 import os
-import socket
 import statistics
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from bench.harness import Figure, Rig
 from tablebell.outbox import Level, Outbox
 from tablebell.people import Channel
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, eventually, free_port
 from tablebell.wakeups import open_announcer
 
 CONNECTIONS = 16
@@ -263,10 +262,4 @@ async def _process(module: str, health: int, environment: Mapping[str, str]) -> 
 
 def _free_ports() -> dict[str, int]:
     names = ["PORT", "SANDBOX_PORT", *(f"SANDBOX_{part}_PORT" for part in ("SMTP", "SMS", "FCM", "SLACK"))]
-    sockets = {name: socket.socket() for name in names}
-    for each in sockets.values():
-        each.bind(("127.0.0.1", 0))
-    ports = {name: each.getsockname()[1] for name, each in sockets.items()}
-    for each in sockets.values():
-        each.close()
-    return ports
+    return {name: free_port() for name in names}

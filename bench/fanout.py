@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import statistics
 import sys
 import time
@@ -28,7 +27,7 @@ from tablebell.outbox import Level
 from tablebell.people import Audience
 from tablebell.postgres import Pool, connect, open_pool
 from tablebell.rabbit import Broker, Consumer, Delivery, Outgoing, Publisher, open_broker
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, eventually, free_port
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
 from tablebell.wakeups import Listener as Ear
 
@@ -226,9 +225,7 @@ async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]
 @asynccontextmanager
 async def _service(database: Database, amqp_url: SecretStr) -> AsyncIterator[None]:
     """notification-fanout in a process of its own, as it is deployed."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     environment = {
         **os.environ,
         "DATABASE_URL": database.url_of("notification_fanout").get_secret_value(),

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -15,7 +14,7 @@ import httpx
 from pydantic import SecretStr
 
 from bench.harness import Rig
-from tablebell.testing import Database
+from tablebell.testing import Database, free_port
 from tablebell_local.parts import FCM_PROJECT, SPECS
 from tablebell_local.unlimited import UNLIMITED
 
@@ -40,7 +39,7 @@ class Site:
         return self._secrets.setdefault(name, secrets.token_urlsafe(32))
 
     def port(self, name: str) -> int:
-        return self._ports.setdefault(name, _free_port())
+        return self._ports.setdefault(name, free_port())
 
     @property
     def amqp_url(self) -> str:
@@ -132,9 +131,3 @@ async def _end(running: Running) -> None:
         if part.process.returncode is None:
             part.process.terminate()
     await asyncio.gather(*(part.process.wait() for part in running.parts.values()))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,10 +1,12 @@
 """What goes wrong, and when: each fault at its share of the run, and a random kill -9 every two seconds."""
 
 import asyncio
+import contextlib
+import os
 import random
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import httpx
 
@@ -16,7 +18,12 @@ from tablebell_local.processes import end, find
 
 KILL_EVERY = 2.0
 WATCH_EVERY = 1.0
+BEYOND_LEASE = 2.0
+STALLED = ("channel-dispatcher", "event-relay")
 SMTP_SHARE = 1 / 3  # of the run: 20 s of a minute
+ALARM_SHARE = 1 / 6
+DEFAULT_WATERMARK = "0.4"
+UNAVAILABLE_SHARE = 1 / 3
 FAULT = "yellow"
 
 
@@ -29,14 +36,23 @@ class Faults:
         self._screen = screen
         self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
         self._killed: set[str] = set()
+        # One fault of a server at a time: on a busy machine the next is due before the last is over.
+        self._broker = asyncio.Lock()
+        self._database = asyncio.Lock()
 
     async def run(self, seconds: float, over: asyncio.Event) -> None:
         """Kills go on until the load is over; when this returns, everything has gone wrong and been started again."""
         plan: list[tuple[float, Callable[[float], Awaitable[None]]]] = [
             (0.10, self.refuse_smtp),
             (0.25, self.restart_rabbitmq),
+            (0.40, self.raise_alarm),
+            (0.40, self.answer_503),
             (0.50, self.restart_postgres),
+            (0.60, self.switch_over_postgres),
+            (0.62, self.delete_listeners_queue),
+            (0.65, self.cancel_feed),
             (0.70, self.terminate_backends),
+            (0.30, self.stall_workers),
             (0.80, self.kill_gateway),
             (0.90, self.terminate_backends),
         ]
@@ -75,6 +91,21 @@ class Faults:
         finally:
             self._killed.discard(part.name)
 
+    async def stall_workers(self, _seconds: float) -> None:
+        """A dispatcher and a relay stand still for longer than their leases last, and go on."""
+        down = self._stage.lease_seconds + BEYOND_LEASE
+        workers = [each for each in self._stage.services if each.name in STALLED and each.name not in self._killed]
+        self.counts["worker stopped beyond its lease"] += len(workers)
+        self._screen.say(f"{', '.join(each.name for each in workers)} stand still for {down:.0f} s", FAULT)
+        self._killed.update(each.name for each in workers)
+        pids = [pid for each in workers for pid in each.pids()]
+        try:
+            _signal(pids, signal.SIGSTOP)
+            await asyncio.sleep(down)
+        finally:
+            _signal(pids, signal.SIGCONT)
+            self._killed.difference_update(each.name for each in workers)
+
     async def refuse_smtp(self, seconds: float) -> None:
         self.counts["SMTP refused"] += 1
         down = seconds * SMTP_SHARE
@@ -83,11 +114,70 @@ class Faults:
             answer = await sandbox.put("/api/faults/EMAIL", json=[{"kind": "refuse", "for_seconds": down}])
             answer.raise_for_status()
 
+    async def answer_503(self, seconds: float) -> None:
+        """A provider is there and takes nothing: SMS or push."""
+        channel = self._random.choice(("SMS", "PUSH"))
+        self.counts[f"{channel} answers 503"] += 1
+        down = seconds * UNAVAILABLE_SHARE
+        self._screen.say(f"{channel} answers 503 for {down:.0f} s", FAULT)
+        fault = {"kind": "http", "status": 503, "for_seconds": down}
+        async with httpx.AsyncClient(base_url=self._stage.sandbox_url, timeout=10, trust_env=False) as sandbox:
+            (await sandbox.put(f"/api/faults/{channel}", json=[fault])).raise_for_status()
+
     async def restart_rabbitmq(self, _seconds: float) -> None:
-        await self._restart(self._stage.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
+        async with self._broker:
+            await self._restart(self._stage.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
+
+    async def raise_alarm(self, seconds: float) -> None:
+        """RabbitMQ takes no messages."""
+        async with self._broker:
+            down = seconds * ALARM_SHARE
+            rabbitmq = self._stage.stack.rabbitmq
+            await rabbitmq.control("set_vm_memory_high_watermark", "0")
+            self.counts["RabbitMQ alarm"] += 1
+            self._screen.say(f"RabbitMQ's memory alarm is on for {down:.0f} s", FAULT)
+            await asyncio.sleep(down)
+            await rabbitmq.control("set_vm_memory_high_watermark", DEFAULT_WATERMARK)
+
+    async def delete_listeners_queue(self, _seconds: float) -> None:
+        """With what is in it: the listener declares it again, and reads from the outbox what it never got."""
+        async with self._broker:
+            name = self._random.choice(await self._consumed_queues("event-stream."))
+            await self._stage.stack.rabbitmq.control("delete_queue", name)
+            self.counts["queue deleted"] += 1
+            self._screen.say(f"queue {name} deleted", FAULT)
+
+    async def cancel_feed(self, _seconds: float) -> None:
+        """A gateway's consumer is cancelled, since its queue is gone."""
+        async with self._broker:
+            name = self._random.choice(await self._consumed_queues("amq.gen-"))
+            await self._stage.stack.rabbitmq.control("delete_queue", name)
+            self.counts["consumer cancelled"] += 1
+            self._screen.say("the queue of a gateway deleted", FAULT)
+
+    async def _consumed_queues(self, prefix: str) -> list[str]:
+        """Those that have a consumer to cancel; waited for, since their services may be starting."""
+        while True:
+            listed = await self._stage.stack.rabbitmq.control("-q", "list_queues", "name", "consumers")
+            rows = [line.split() for line in listed.splitlines() if line.startswith(prefix)]
+            if names := sorted(name for name, consumers in rows if consumers != "0"):
+                return names
+            await asyncio.sleep(0.2)
 
     async def restart_postgres(self, _seconds: float) -> None:
-        await self._restart(self._stage.stack.postgres, "PostgreSQL stopped immediately", signal.SIGQUIT)
+        async with self._database:
+            primary = self._stage.stack.replication.primary
+            await self._restart(primary, "PostgreSQL stopped immediately", signal.SIGQUIT)
+
+    async def switch_over_postgres(self, _seconds: float) -> None:
+        replication = self._stage.stack.replication
+        async with self._database:
+            self.counts["PostgreSQL switched over"] += 1
+            self._screen.say(f"PostgreSQL is switched over to {replication.standby.name}", FAULT)
+            await replication.switch_over()
+            self._screen.say(f"{replication.primary.name} is the primary", FAULT)
+            await replication.follow()
+        self._screen.say(f"{replication.standby.name} is its standby", FAULT)
 
     async def _restart(self, part: Part, what: str, how: signal.Signals) -> None:
         self.counts[what] += 1
@@ -98,10 +188,11 @@ class Faults:
         self._screen.say(f"{part.name} is back", FAULT)
 
     async def terminate_backends(self, _seconds: float) -> None:
-        await _until_healthy(self._stage.stack.postgres)
-        self.counts["backends terminated"] += 1
-        async with store.connect(self._stage.database_url) as connection:
-            count = await store.terminate_backends(connection)
+        async with self._database:
+            await _until_healthy(self._stage.stack.replication.primary)
+            self.counts["backends terminated"] += 1
+            async with store.connect(self._stage.database_url) as connection:
+                count = await store.terminate_backends(connection)
         self._screen.say(f"{count} connections to PostgreSQL terminated", FAULT)
 
     async def _watch(self) -> None:
@@ -117,6 +208,12 @@ class Faults:
                     self.ended[service.name] += 1
                     self._screen.say(f"{service.name} ended by itself; see {service.log}", "red")
                     await service.start()
+
+
+def _signal(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 async def _until_healthy(part: Part) -> None:

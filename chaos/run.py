@@ -73,11 +73,11 @@ class Run:
         while not all(inbox.agrees for inbox in inboxes) and time.monotonic() < deadline:
             await asyncio.sleep(0.5)  # the last frames are on their way
             inboxes = await verdict.read_inboxes(connection, door, clients)
-        copies = await verdict.received_by_providers(self._stage.sandbox_url)
+        arrivals = await verdict.received_by_providers(self._stage.sandbox_url)
         return [
             *verdict.judge_requests(load, await store.list_reservations(connection, people.customers)),
             *verdict.judge_decisions(load, await store.list_events(connection, people.customers)),
-            *verdict.judge_deliveries(await store.list_sends(connection), copies),
+            *verdict.judge_deliveries(await store.list_sends(connection), arrivals),
             *verdict.judge_browsers(inboxes),
         ]
 

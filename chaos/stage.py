@@ -1,6 +1,5 @@
 """The system that is put under load and faults: an instance of its own with two of everything that may be doubled."""
 
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
@@ -19,14 +18,17 @@ SCALE = {
     "notification-fanout": 2,
     "channel-dispatcher": 2,
 }
+# Shorter than in operation, so that a worker can stand still beyond its lease within a run.
+SETTINGS = {"LEASE_SECONDS": "8"}
 OUTSIDE = "sandbox"  # stands for the providers: it fails on request only, and remembers what came
 
 
 class Stage:
     def __init__(self, system: System, overrides: Mapping[str, str]) -> None:
         self.stack = system.stack
+        self.lease_seconds = float(overrides["LEASE_SECONDS"])
         self.services = [each for each in system.services(SCALE, overrides) if each.name != OUTSIDE]
-        self.database_url = system.stack.postgres.url()
+        self.database_url = system.stack.replication.url()
         self.jwt_secret = system.secret("JWT_SECRET")
         self.sandbox_url = f"http://127.0.0.1:{system.port(OUTSIDE)}"
         self.api_urls = [each.url for each in self._replicas("reservation-api")]
@@ -45,15 +47,15 @@ class Stage:
 @asynccontextmanager
 async def open_stage(instance: Instance, settings: Mapping[str, str], *, attach: bool) -> AsyncIterator[Stage]:
     """A fresh instance, ended in the end with its logs and data left to look at; or one that runs, and goes on."""
-    overrides = {**UNLIMITED, **settings}
+    overrides = {**UNLIMITED, **SETTINGS, **settings}
     system = System(instance)
     async with instance.locked():
         system.stack.programs.ensure()
         with Board() as board:
             if not attach:
                 await system.stack.down(board)
-                for name in ("pgdata", "rabbitmq"):
-                    shutil.rmtree(instance.path(name), ignore_errors=True)
+                system.stack.forget()
+                instance.add_standby()
             await system.up(board, SCALE, (), overrides)
         try:
             yield Stage(system, overrides)

@@ -52,18 +52,36 @@ def judge_decisions(load: Load, events: Sequence[Row]) -> list[Finding]:
     ]
 
 
-async def received_by_providers(sandbox_url: str) -> Counter[tuple[str, int]]:
-    """How many copies of each send there are, by channel and id; id 0 for what bears none."""
-    copies: Counter[tuple[str, int]] = Counter()
+async def received_by_providers(sandbox_url: str) -> list[tuple[str, int]]:
+    """The channel and id of each send that arrived, in the order of arrival; id 0 for a message that bears none."""
+    arrivals: list[tuple[str, int]] = []
     async with httpx.AsyncClient(base_url=sandbox_url, timeout=30, trust_env=False) as sandbox:
         for channel in CHANNELS:
             keys = (await sandbox.get("/api/keys", params={"channel": channel})).raise_for_status().json()
-            copies.update((channel, int(found[1]) if (found := KEY.match(key)) else 0) for key in keys)
-    return copies
+            arrivals += [(channel, int(found[1]) if (found := KEY.match(key)) else 0) for key in keys]
+    return arrivals
 
 
-def judge_deliveries(sends: Sequence[Row], copies: Counter[tuple[str, int]]) -> list[Finding]:
+def judge_order(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) -> Finding:
+    """At each provider, what a person gets about a reservation never goes back in version."""
+    rows = {(row["channel_type"], row["id"]): row for row in sends}
+    latest: dict[tuple[Any, ...], tuple[int, int]] = {}
+    late: list[str] = []
+    for key in arrivals:
+        row = rows.get(key)
+        if row is None or row["reservation_id"] is None:
+            continue
+        person = (row["channel_type"], row["user_type"], row["user_id"], row["reservation_id"])
+        place = (row["aggregate_version"], row["id"])
+        if place < latest.get(person, place):
+            late.append(f"send {row['id']} after send {latest[person][1]}")
+        latest[person] = max(place, latest.get(person, place))
+    return _finding("told in order at each provider", len(arrivals), late)
+
+
+def judge_deliveries(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) -> list[Finding]:
     """What a row says was taken has arrived, and what arrived more than once has that many calls to explain it."""
+    copies = Counter(arrivals)
     rows = {(row["channel_type"], row["id"]): row for row in sends}
     sent = [row for row in sends if row["is_sent"]]
     missing = [row for row in sent if not copies[row["channel_type"], row["id"]]]
@@ -74,6 +92,7 @@ def judge_deliveries(sends: Sequence[Row], copies: Counter[tuple[str, int]]) -> 
     why = Counter(_why(rows[key]) for key in repeated)
     overtaken = [key for key in copies if key in rows and rows[key]["outcome"] == "WITHDRAWN"]
     return [
+        judge_order(sends, arrivals),
         _finding("sent → at its provider", len(sent), (f"send {row['id']}" for row in missing)),
         _finding("at a provider → its send", copies.total(), (f"{key}" for key in copies if key not in rows)),
         _finding("copies → a call for each", copies.total(), (f"send {identity}" for _, identity in unexplained)),

@@ -1,13 +1,13 @@
-"""RabbitMQ's own answer to the same task: its web_stomp plugin, with the same STOMP peers, on the same broker.
+"""The gateway beside RabbitMQ's web_stomp plugin, with the same STOMP clients on the same broker.
 
-There every person has a queue and a binding. The plugin is switched on for the measurement, on loopback, and off again.
+With the plugin every user has a queue and a binding. It is enabled on loopback, only for the measurement.
 """
 
 import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,58 +16,58 @@ import httpx
 from aiormq.abc import AbstractChannel
 from pydantic import SecretStr
 
-from bench.gateway.peers import Crowd, masked
-from bench.gateway.processes import Measured
+from bench.gateway.clients import ClientGroup, masked
+from bench.gateway.processes import MeasuredProcess, gateway_process, open_live_channel
 from bench.harness import Figure, Rig
 from tablebell.frames import Addressed, encode_frames
 from tablebell.rabbit import open_broker
-from tablebell.topology import LIVE_EXCHANGE, declare_live
+from tablebell.testing import free_port
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import token
+from tablebell.topology import LIVE_EXCHANGE
 from tablebell_local.instance import Instance
 from tablebell_local.stack import Stack
-from ws_gateway.packet import DESTINATION
+from ws_gateway.encoded_frame import DESTINATION
 from ws_gateway.stomp import encode
-from ws_gateway.testing import free_port, notification, token
 
-PEERS = 1_000
-FRAMES_A_SECOND = 500
+CLIENTS = 1_000
+FRAMES_PER_SECOND = 500
 SECONDS = 4
 TOPICS = "amq.topic"
-
-OpenGateway = Callable[[SecretStr], AbstractAsyncContextManager[tuple[int, Measured]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
     memory_kib: float
-    """Per connection, of everything on the server's side."""
+    """Per connection, of broker and gateway together."""
     broker_cpu: float
-    """Of one core, while frames flow."""
+    """The share of one core while frames are published."""
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """Where the clients go, and who serves them."""
+class Target:
+    """The endpoint of the clients, and the processes that serve it."""
 
     amqp_url: SecretStr
     port: int
     path: str
-    broker: Measured
-    gateway: Measured | None = None
+    broker: MeasuredProcess
+    gateway: MeasuredProcess | None = None
 
     @property
     def memory_kib(self) -> int:
         return self.broker.memory_kib + (self.gateway.memory_kib if self.gateway else 0)
 
 
-async def compare_with_web_stomp(rig: Rig, open_gateway: OpenGateway) -> list[Figure]:
-    broker = Measured(await _broker_pid(rig))
-    async with rig.vhost() as amqp_url, open_gateway(amqp_url) as (port, gateway):
-        rig.say(f"{PEERS} STOMP clients of the gateway")
-        site = Site(amqp_url, port, "/stomp", broker, gateway)
-        ours = await _measure(site, _own_hellos(), _publish_frame)
+async def compare_with_web_stomp(rig: Rig) -> list[Figure]:
+    broker = MeasuredProcess(await _broker_pid(rig))
+    async with rig.vhost() as amqp_url, gateway_process(amqp_url) as (port, gateway):
+        rig.say(f"{CLIENTS} STOMP clients of the gateway")
+        target = Target(amqp_url, port, "/stomp", broker, gateway)
+        ours = await _measure(target, _gateway_messages(), _publish_frame)
     async with rig.vhost() as amqp_url, _web_stomp(rig) as port:
-        rig.say(f"{PEERS} STOMP clients of rabbitmq_web_stomp")
-        theirs = await _measure(Site(amqp_url, port, "/ws", broker), _plugin_hellos(amqp_url), _publish_topic)
+        rig.say(f"{CLIENTS} STOMP clients of rabbitmq_web_stomp")
+        theirs = await _measure(Target(amqp_url, port, "/ws", broker), _plugin_messages(amqp_url), _publish_topic)
     return [
         Figure(
             "memory per STOMP connection, broker and gateway together",
@@ -78,7 +78,7 @@ async def compare_with_web_stomp(rig: Rig, open_gateway: OpenGateway) -> list[Fi
             ours.memory_kib < theirs.memory_kib,
         ),
         Figure(
-            f"broker CPU at {FRAMES_A_SECOND} frames a second to {PEERS} STOMP clients",
+            f"broker CPU at {FRAMES_PER_SECOND} frames a second to {CLIENTS} STOMP clients",
             100 * ours.broker_cpu,
             "% of a core",
             100 * theirs.broker_cpu,
@@ -89,26 +89,24 @@ async def compare_with_web_stomp(rig: Rig, open_gateway: OpenGateway) -> list[Fi
 
 
 async def _measure(
-    site: Site, hellos: list[bytes], publish: Callable[[AbstractChannel, int, bytes], Awaitable[None]]
+    target: Target, first_messages: list[bytes], publish: Callable[[AbstractChannel, int, bytes], Awaitable[None]]
 ) -> Cost:
-    crowd = Crowd()
-    before = site.memory_kib
-    await crowd.join(site.port, site.path, hellos, b"RECEIPT")
+    clients = ClientGroup()
+    before = target.memory_kib
+    await clients.connect(target.port, target.path, first_messages, b"RECEIPT")
     await asyncio.sleep(1)
-    memory = (site.memory_kib - before) / len(hellos)
+    memory = (target.memory_kib - before) / len(first_messages)
     text = notification(1, "x", body="x" * 200).text
-    async with open_broker(site.amqp_url, "bench") as connection:
-        opened = await connection.open_channel(confirms=False, wait=10)
-        await declare_live(opened)
-        channel = await opened.get_underlay_channel()
+    async with open_broker(target.amqp_url, "bench") as connection:
+        channel = await open_live_channel(connection)
         loop = asyncio.get_running_loop()
-        cpu, started = site.broker.cpu_seconds, time.perf_counter()
+        cpu, started = target.broker.cpu_seconds, time.perf_counter()
         began = loop.time()
-        for number in range(FRAMES_A_SECOND * SECONDS):
-            await asyncio.sleep(max(0.0, began + number / FRAMES_A_SECOND - loop.time()))
-            await publish(channel, number % PEERS + 1, text)
-        used = (site.broker.cpu_seconds - cpu) / (time.perf_counter() - started)
-    crowd.leave()
+        for number in range(FRAMES_PER_SECOND * SECONDS):
+            await asyncio.sleep(max(0.0, began + number / FRAMES_PER_SECOND - loop.time()))
+            await publish(channel, number % CLIENTS + 1, text)
+        used = (target.broker.cpu_seconds - cpu) / (time.perf_counter() - started)
+    clients.abort()
     await asyncio.sleep(1)
     return Cost(memory, used)
 
@@ -121,21 +119,24 @@ async def _publish_topic(channel: AbstractChannel, user: int, text: bytes) -> No
     await channel.basic_publish(text, exchange=TOPICS, routing_key=f"user.{user}")
 
 
-def _own_hellos() -> list[bytes]:
-    return [_hello({"Authorization": f"Bearer {token(f'CUSTOMER:{user + 1}')}"}, DESTINATION) for user in range(PEERS)]
+def _gateway_messages() -> list[bytes]:
+    return [
+        _first_message({"Authorization": f"Bearer {token(f'CUSTOMER:{user + 1}')}"}, DESTINATION)
+        for user in range(CLIENTS)
+    ]
 
 
-def _plugin_hellos(amqp_url: SecretStr) -> list[bytes]:
+def _plugin_messages(amqp_url: SecretStr) -> list[bytes]:
     parts = urlsplit(amqp_url.get_secret_value())
     login = {
         "login": unquote(parts.username or ""),
         "passcode": unquote(parts.password or ""),
         "host": unquote(parts.path[1:]),
     }
-    return [_hello(login, f"/topic/user.{user + 1}") for user in range(PEERS)]
+    return [_first_message(login, f"/topic/user.{user + 1}") for user in range(CLIENTS)]
 
 
-def _hello(login: dict[str, str], destination: str) -> bytes:
+def _first_message(login: dict[str, str], destination: str) -> bytes:
     connect = encode("CONNECT", {"accept-version": "1.2", "heart-beat": "0,0", **login})
     subscribe = encode("SUBSCRIBE", {"id": "sub-0", "destination": destination, "receipt": "subscribed"})
     return masked(connect) + masked(subscribe)
@@ -149,7 +150,7 @@ async def _broker_pid(rig: Rig) -> int:
 
 @asynccontextmanager
 async def _web_stomp(rig: Rig) -> AsyncIterator[int]:
-    """The plugin on a port of loopback, and no listener for STOMP without WebSockets, which it would bring along."""
+    """Enable the plugin on a loopback port. Its dependency rabbitmq_stomp gets no TCP port."""
     port = free_port()
     address = f'[{{ip, "127.0.0.1"}}, {{port, {port}}}]'
     persistent = "[{persistent, true}]"

@@ -38,7 +38,8 @@ SELECT count(pg_terminate_backend(pid))
  WHERE datname = current_database() AND pid <> pg_backend_pid()
 
 -- name: count_open
--- What is still on its way: due rows of the three levels, and published events that a listener has not seen.
+-- What is still on its way: due rows of the three levels, published events that a listener has not seen, and live frames
+-- that RabbitMQ has not taken.
 -- $1 the first event of the run
 SELECT (SELECT count(*)
           FROM event_outbox
@@ -48,7 +49,8 @@ SELECT (SELECT count(*)
          WHERE e.id >= $1 AND e.status = 'PUBLISHED'
            AND (SELECT count(*) FROM processed_event AS p WHERE p.event_id = e.event_id) < 4) AS unheard,
        (SELECT count(*) FROM notification_outbox WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')) AS notifications,
-       (SELECT count(*) FROM notification_channel_send WHERE is_sent IS NULL) AS sends
+       (SELECT count(*) FROM notification_channel_send WHERE is_sent IS NULL) AS sends,
+       (SELECT count(*) FROM live_frame) AS frames
 
 -- name: next_event
 SELECT coalesce(max(id), 0) + 1 FROM event_outbox
@@ -66,7 +68,8 @@ SELECT e.aggregate_id, e.aggregate_version, e.event_type
 
 -- name: list_sends
 -- Every row of L2, and its calls by how they ended: taken, without an answer, or cut short by a crash.
-SELECT s.id, s.channel_type, s.is_sent, s.outcome, count(a.id) FILTER (WHERE a.outcome = 'SENT') AS taken,
+SELECT s.id, s.channel_type, s.user_type, s.user_id, s.reservation_id, s.aggregate_version, s.is_sent, s.outcome,
+       count(a.id) FILTER (WHERE a.outcome = 'SENT') AS taken,
        count(a.id) FILTER (WHERE a.outcome IN ('RETRY', 'DOWN')) AS unanswered,
        count(a.id) FILTER (WHERE a.id IS NOT NULL AND a.outcome IS NULL) AS cut_short
   FROM notification_channel_send AS s

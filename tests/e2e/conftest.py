@@ -22,7 +22,7 @@ OVERRIDES = UNLIMITED | {"LEASE_SECONDS": "4", "POLL_SECONDS": "2"}
 def start_what_is_missing() -> None:
     scale = [word for name, count in SCALE.items() for word in ("--scale", f"{name}={count}")]
     settings = [word for name, value in OVERRIDES.items() for word in ("--set", f"{name}={value}")]
-    command("up", *scale, *settings)
+    command("up", "--standby", *scale, *settings)
 
 
 def command(*words: str) -> None:

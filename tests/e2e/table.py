@@ -1,6 +1,7 @@
 """A table that somebody asks for, and what has come of it."""
 
 import itertools
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -54,7 +55,7 @@ class Table:
 
     async def copies(self, reservation: int) -> dict[int, int]:
         """How many times each of its sends has arrived at its provider."""
-        received = await received_by_providers(self._sandbox_url)
+        received = Counter(await received_by_providers(self._sandbox_url))
         rows = await self.sends(reservation)
         return {row["id"]: received[row["channel_type"], row["id"]] for row in rows}
 

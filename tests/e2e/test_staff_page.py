@@ -9,8 +9,8 @@ from tests.e2e.conftest import start_what_is_missing
 from tests.e2e.table import STAFF, Table
 
 from tablebell.testing import eventually
+from tablebell.testing.chromium import Chromium, Tab, chromium_process, open_chromium
 from tablebell_local import tokens
-from ws_gateway.testing import Chromium, Tab, chromium_process, open_chromium
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -61,7 +61,7 @@ async def test_one_accepts_and_the_others_buttons_give_way(stage: Stage, table: 
         await tab.wait_for(f"{accept(own)} === null", within=20)
         shown = await tab.evaluate(f"{card(own)}[0].querySelector('.resolution').textContent")
         assert "handled by Giulia" in shown
-    assert giulia.complaints == marco.complaints == []
+    assert giulia.page_errors == marco.page_errors == []
 
 
 async def test_the_gateway_is_killed_and_nothing_is_missing_or_shown_twice(

@@ -1,6 +1,5 @@
 """The judge of a chaos run: what was lost, came twice without a reason or went to somebody else does not pass."""
 
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 from unittest.mock import sentinel
@@ -10,7 +9,7 @@ from chaos import store
 from chaos.clients import Client
 from chaos.load import Ask, Decision, Load
 from chaos.people import People, Restaurant
-from chaos.verdict import Inbox, judge_browsers, judge_decisions, judge_deliveries, judge_requests
+from chaos.verdict import Inbox, judge_browsers, judge_decisions, judge_deliveries, judge_order, judge_requests
 
 from tablebell_local.audit.check import Finding
 
@@ -60,17 +59,18 @@ def test_a_decision_that_was_answered_has_its_event_and_one_winner(load: Load) -
 
 def send(**changes: Any) -> dict[str, Any]:
     calls = {"taken": 1, "unanswered": 0, "cut_short": 0}
-    return {"id": 7, "channel_type": "SMS", "is_sent": True, "outcome": "SENT", **calls, **changes}
+    person = {"user_type": "CUSTOMER", "user_id": 5, "reservation_id": 1, "aggregate_version": 1}
+    return {"id": 7, "channel_type": "SMS", "is_sent": True, "outcome": "SENT", **person, **calls, **changes}
 
 
 def test_what_was_sent_has_arrived_and_what_arrived_was_sent() -> None:
-    assert violated(judge_deliveries([send()], Counter({("SMS", 7): 1}))) == set()
-    assert violated(judge_deliveries([send()], Counter())) == {"sent → at its provider"}
-    assert violated(judge_deliveries([], Counter({("SMS", 7): 1}))) == {"at a provider → its send"}
+    assert violated(judge_deliveries([send()], [("SMS", 7)])) == set()
+    assert violated(judge_deliveries([send()], [])) == {"sent → at its provider"}
+    assert violated(judge_deliveries([], [("SMS", 7)])) == {"at a provider → its send"}
 
 
 def test_a_second_copy_needs_a_second_call_to_explain_it() -> None:
-    twice = Counter({("SMS", 7): 2})
+    twice = [("SMS", 7), ("SMS", 7)]
     assert violated(judge_deliveries([send()], twice)) == {"copies → a call for each"}
     findings = judge_deliveries([send(cut_short=1)], twice)
     assert violated(findings) == set()
@@ -78,9 +78,17 @@ def test_a_second_copy_needs_a_second_call_to_explain_it() -> None:
     assert (duplicates.wrong, duplicates.examples) == (1, ["1 by a dispatcher killed in the middle of the call"])
 
 
+def test_at_a_provider_a_persons_messages_about_a_reservation_never_go_back() -> None:
+    sends = [send(), send(id=8, aggregate_version=2), send(id=9, aggregate_version=2), send(id=3, user_id=6)]
+    in_order = [("SMS", 7), ("SMS", 7), ("SMS", 8), ("SMS", 9), ("SMS", 3)]
+    assert not judge_order(sends, in_order).is_violation
+    for late in ([("SMS", 8), ("SMS", 7)], [("SMS", 9), ("SMS", 8)]):
+        assert judge_order(sends, late).is_violation
+
+
 def test_a_send_that_was_given_up_is_a_loss() -> None:
     row = send(is_sent=False, outcome="EXHAUSTED")
-    assert violated(judge_deliveries([row], Counter())) == {"no send given up"}
+    assert violated(judge_deliveries([row], [])) == {"no send given up"}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tablebell.wakeups import Wakeup
 
 log = structlog.get_logger(__name__)
 
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 2.0
 
 
 async def keep_running(

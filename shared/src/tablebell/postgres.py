@@ -1,4 +1,8 @@
-"""The pool: every connection names its service, speaks JSON as Python values, and never waits for ever."""
+"""The pool: every connection names its service, speaks JSON as Python values, and never waits for ever.
+
+All connections are to a server that accepts writes (`primary.py`). When a server refuses to write after all, because it
+was set to read-only or stands behind a proxy, every connection of the pool is replaced before its next use.
+"""
 
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -7,17 +11,51 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 import orjson
+import structlog
 from pydantic import SecretStr
+
+from tablebell.database_url import DatabaseUrl
+from tablebell.primary import ReadOnlyServer, connect_primary
 
 if TYPE_CHECKING:
     Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
     # What runs a statement: a connection, within its transaction, or the pool, in a transaction of the statement's own.
     Executor: TypeAlias = Connection | Pool
+    _Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
 else:
-    Pool, Connection, Executor = asyncpg.Pool, asyncpg.Connection, asyncpg.Connection
+    Pool, Connection, Executor, _Connection = asyncpg.Pool, asyncpg.Connection, asyncpg.Connection, asyncpg.Connection
+
+log = structlog.get_logger(__name__)
 
 COMMAND_TIMEOUT = 30.0
+
+
+def _noting_refusal(method: Any) -> Any:
+    async def run(self: "PoolConnection", *arguments: Any, **options: Any) -> Any:
+        try:
+            return await method(self, *arguments, **options)
+        except asyncpg.ReadOnlySQLTransactionError:
+            self.refused_to_write = True
+            raise
+
+    return run
+
+
+class PoolConnection(_Connection):
+    """Remembers that the server refused to write, whichever statement it was and whoever caught the error."""
+
+    __slots__ = ("refused_to_write",)
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.refused_to_write = False
+
+    execute = _noting_refusal(asyncpg.Connection.execute)
+    executemany = _noting_refusal(asyncpg.Connection.executemany)
+    fetch = _noting_refusal(asyncpg.Connection.fetch)
+    fetchrow = _noting_refusal(asyncpg.Connection.fetchrow)
+    fetchval = _noting_refusal(asyncpg.Connection.fetchval)
 
 
 @asynccontextmanager
@@ -28,15 +66,27 @@ async def open_pool(
 
     `planner` are settings of PostgreSQL for every query of this pool.
     """
+    servers = DatabaseUrl.parse(url.get_secret_value())
+
+    async def connect_again(*_: Any, **options: Any) -> Any:
+        return await connect_primary(servers, **options)
+
+    async def keep_or_replace(connection: Any) -> None:
+        """What belongs to a session has a connection of its own (`connect`), so that a pool's connection comes back as
+        it went: a reset would cost every use a round trip. asyncpg still rolls back what was left open."""
+        if connection.refused_to_write:
+            log.warning("read_only_server", action="replacing all connections of the pool")
+            await pool.expire_connections()
+
     pool = asyncpg.create_pool(
-        url.get_secret_value(),
+        connect=connect_again,
+        connection_class=PoolConnection,
         min_size=0,
         max_size=size,
         max_inactive_connection_lifetime=300.0,
         init=prepare_connection,
-        reset=keep_session,
+        reset=keep_or_replace,
         command_timeout=COMMAND_TIMEOUT,
-        timeout=10.0,
         server_settings={**server_settings(service), **(planner or {})},
     )
     async with pool:
@@ -46,20 +96,18 @@ async def open_pool(
 async def connect(url: SecretStr, service: str) -> Connection:
     """A connection of one's own, outside the pool, for what belongs to a session: LISTEN and advisory locks.
 
-    Nothing may be said on it for hours: TCP itself asks whether the server is still there.
+    Nothing may be sent on it for hours: TCP itself asks whether the server is still there.
     """
-    connection: Connection = await asyncpg.connect(
-        url.get_secret_value(),
-        command_timeout=COMMAND_TIMEOUT,
-        timeout=10.0,
-        server_settings=server_settings(service),
+    servers = DatabaseUrl.parse(url.get_secret_value())
+    connection: Connection = await connect_primary(
+        servers, command_timeout=COMMAND_TIMEOUT, server_settings=server_settings(service)
     )
     await prepare_connection(connection)
-    _keep_alive(connection)
     return connection
 
 
 def _keep_alive(connection: Any) -> None:
+    """A vanished server is noticed within 25 s on an idle connection, within 10 s on one that sends a statement."""
     # asyncpg has no option for it and no public way to its socket.
     peer: socket.socket = connection._transport.get_extra_info("socket")  # noqa: SLF001
     if peer.family in (socket.AF_INET, socket.AF_INET6):
@@ -67,6 +115,7 @@ def _keep_alive(connection: Any) -> None:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10_000)
 
 
 def server_settings(service: str) -> dict[str, str]:
@@ -82,12 +131,8 @@ def server_settings(service: str) -> dict[str, str]:
 
 
 async def prepare_connection(connection: Any) -> None:
+    _keep_alive(connection)
     await connection.set_type_codec("jsonb", encoder=to_json, decoder=orjson.loads, schema="pg_catalog")
-
-
-async def keep_session(_: Any) -> None:
-    """What belongs to a session has a connection of its own (`connect`), so that a pool's connection comes back as it
-    went: resetting it all the same would cost every use a round trip. asyncpg still rolls back what was left open."""
 
 
 def to_json(value: object) -> str:
@@ -95,5 +140,7 @@ def to_json(value: object) -> str:
 
 
 async def check(pool: Pool) -> None:
-    """Raises when the database cannot be asked."""
-    await pool.fetchval("SELECT 1", timeout=2.0)
+    """Raises when the database does not answer or refuses to write: every service that has a pool writes."""
+    if await pool.fetchval("SHOW transaction_read_only", timeout=2.0) == "on":
+        await pool.expire_connections()
+        raise ReadOnlyServer("the server is read-only: it refuses to write")

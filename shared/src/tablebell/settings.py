@@ -11,6 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from tablebell.database_url import DatabaseUrl
+
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -62,8 +64,14 @@ class ServiceSettings(Fragment):
     """The base URL of a collector for traces; empty for none."""
 
 
+def _is_database_url(url: SecretStr) -> SecretStr:
+    DatabaseUrl.parse(url.get_secret_value())
+    return url
+
+
 class DatabaseSettings(Fragment):
-    database_url: Annotated[SecretStr, url_with("postgresql", "postgres")]
+    database_url: Annotated[SecretStr, AfterValidator(_is_database_url)]
+    """May name several servers: the services use the one that accepts writes."""
     database_pool_size: Annotated[int, Field(ge=1, le=500)] = 10
 
 

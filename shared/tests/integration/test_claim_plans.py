@@ -63,6 +63,21 @@ async def test_a_claim_from_a_backlog_that_nobody_expected_stops_after_its_limit
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 
 
+async def test_a_claim_reads_no_more_of_an_aggregate_than_it_can_lease(database: Database, pool: Pool) -> None:
+    """Thousands of one version, as from somebody who reads all of their notifications."""
+    outbox = Outbox(Level.EVENT)
+    await outbox.append(pool, [new_row(Level.EVENT, 1) for _ in range(5000)])
+    await pool.execute("VACUUM ANALYZE event_outbox")
+    async with open_pool(database.url, "test", 1, CLAIMING) as claiming:
+        scope = SCOPES[Level.EVENT]
+        nodes = await plan(claiming, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
+    on_the_table = [
+        node for node in nodes if node.get("Relation Name") == "event_outbox" and "Scan" in node["Node Type"]
+    ]
+    assert {node["Index Name"] for node in nodes if "Index Name" in node} <= CLAIM_INDEXES[Level.EVENT]
+    assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
+
+
 async def test_the_sweep_position_is_an_index_condition(outbox: Outbox, pool: Pool) -> None:
     scope = SCOPES[outbox.level]
     nodes = await plan(pool, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)

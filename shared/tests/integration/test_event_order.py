@@ -104,6 +104,59 @@ async def test_an_aggregate_has_one_open_planned_event_of_a_kind(pool: Pool) -> 
         await outbox.append(pool, [event(1, 2, available_at=tomorrow, schedule_key="reminder-2h")])
 
 
+async def test_an_aggregate_has_one_open_planned_event_of_a_kind_while_the_first_is_in_flight_too(pool: Pool) -> None:
+    """So that putting it back, which makes it PENDING, can never violate anything."""
+    await outbox.append(pool, [event(1, 1, schedule_key="reminder-2h")])
+    await claim(pool)
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await outbox.append(pool, [event(1, 2, schedule_key="reminder-2h")])
+
+
+async def bury(pool: Pool) -> None:
+    batch = await claim(pool)
+    await outbox.bury_if_leased(pool, [Failure(row["id"], "no", timedelta(0)) for row in batch.rows], batch.token)
+
+
+async def test_a_dead_planned_event_stays_dead_while_a_newer_one_is_open(pool: Pool) -> None:
+    dead, other = await outbox.append(pool, [event(1, 1, schedule_key="reminder-2h"), event(2, 1)])
+    await bury(pool)
+    (newer,) = await outbox.append(pool, [event(1, 2, schedule_key="reminder-2h")])
+    assert await outbox.requeue(pool, [dead, other]) == [other]
+    batch = await claim(pool)
+    assert await outbox.requeue(pool, [dead]) == [], "in flight is open too"
+    await outbox.complete_if_leased(pool, [newer], batch.token)
+    assert await outbox.requeue(pool, [dead]) == [dead]
+
+
+async def test_of_two_dead_planned_events_of_a_kind_the_newer_is_requeued(pool: Pool) -> None:
+    (older,) = await outbox.append(pool, [event(1, 1, schedule_key="reminder-2h")])
+    await bury(pool)
+    (newer,) = await outbox.append(pool, [event(1, 2, schedule_key="reminder-2h")])
+    await bury(pool)
+    assert await outbox.requeue(pool, [older, newer]) == [newer]
+
+
+async def test_events_of_one_version_go_out_by_id_however_many_there_are(pool: Pool) -> None:
+    """As from somebody who reads all of their notifications: one aggregate, one version, more than a batch."""
+    ids = await outbox.append(pool, [event(1, 1) for _ in range(25)] + [event(1, 2)])
+    claimed = []
+    while rows := (batch := await claim(pool, limit=10)).rows:
+        claimed += [row["id"] for row in rows]
+        await outbox.complete_if_leased(pool, [row["id"] for row in rows], batch.token)
+    assert claimed == ids
+
+
+async def test_events_of_one_version_hold_back_each_other_by_id(pool: Pool) -> None:
+    first, second, third = await outbox.append(pool, [event(1, 1), event(1, 1), event(1, 2)])
+    batch = await claim(pool, limit=1)
+    assert [row["id"] for row in batch.rows] == [first]
+    assert [row["id"] for row in (await claim(pool, limit=1, token=batch.token)).rows] == [second]
+    await outbox.fail_if_leased(pool, [Failure(first, "no", timedelta(hours=1))], batch.token, max_attempts=5)
+    await outbox.release_if_leased(pool, [Failure(second, "", timedelta(0))], batch.token)
+    held = await claim(pool)
+    assert ([row["id"] for row in held.rows], [row["id"] for row in held.held]) == ([], [second, third])
+
+
 async def test_a_claimer_that_is_still_in_its_transaction_is_not_overtaken(pool: Pool) -> None:
     """Two that both believe they own a partition: what one holds unseen, the other must not step past."""
     await outbox.append(pool, [event(1, 1), event(1, 2), event(2, 1)])

@@ -10,7 +10,7 @@ import sys
 import httpx
 import pytest
 
-from tablebell.testing import eventually
+from tablebell.testing import eventually, free_port
 
 SERVICE = """
 import asyncio, sys
@@ -37,9 +37,7 @@ sys.exit(run(partial(work, int(sys.argv[1]), sys.argv[2]), drain_seconds=0.5))
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 async def start(port: int, busy: str) -> asyncio.subprocess.Process:

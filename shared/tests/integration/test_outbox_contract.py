@@ -4,9 +4,10 @@ import asyncio
 from datetime import timedelta
 from uuid import uuid4
 
+import asyncpg
 import pytest
 
-from tablebell.outbox import Failure, Level, Outbox
+from tablebell.outbox import Batch, Failure, Level, Outbox, claim_one_by_one
 from tablebell.postgres import Pool
 
 from .levels import ATTEMPTS_COLUMN, DONE_COLUMN, DUE_COLUMN, LEASE, SCOPES, new_row
@@ -210,6 +211,88 @@ async def test_count_tells_the_oldest_of_what_is_not_done(rig: Rig) -> None:
     assert count.oldest == await rig.column("created_at", ids[1])
 
 
+async def test_count_tells_since_when_a_row_is_due_however_often_it_is_put_off(rig: Rig) -> None:
+    """A row that is released with a pause, or fails, is always due in the future; it is late all the same."""
+    (row_id,) = await rig.append(1)
+    first_due = await rig.column(DUE_COLUMN[rig.level], row_id)
+    pause = timedelta(milliseconds=1)
+    for attempt in range(4):
+        batch = await rig.claim()
+        failure = Failure(row_id, "later", pause)
+        if attempt % 2:
+            await rig.outbox.fail_if_leased(rig.pool, [failure], batch.token, max_attempts=99)
+        else:
+            await rig.outbox.release_if_leased(rig.pool, [failure], batch.token)
+        await asyncio.sleep(0.01)
+    assert await rig.column(DUE_COLUMN[rig.level], row_id) > first_due
+    (count,) = await rig.outbox.count(rig.pool)
+    assert count.first_due == first_due
+    batch = await rig.claim()
+    await rig.outbox.bury_if_leased(rig.pool, [Failure(row_id, "no", NOW)], batch.token)
+    await rig.outbox.requeue(rig.pool, [row_id])
+    (count,) = await rig.outbox.count(rig.pool)
+    assert count.first_due > first_due, "an operator's requeue makes it due anew"
+
+
+async def test_a_planned_row_is_due_at_its_time_and_not_before(rig: Rig) -> None:
+    """Neither a reminder nor the end of quiet hours counts as late because the row was made earlier."""
+    (row_id,) = await rig.append(1)
+    await rig.pool.execute(
+        f"UPDATE {rig.level} SET created_at = now() - interval '2 days', {DUE_COLUMN[rig.level]} = now()"
+    )
+    due = await rig.column(DUE_COLUMN[rig.level], row_id)
+    batch = await rig.claim()
+    await rig.outbox.release_if_leased(rig.pool, [Failure(row_id, "away", timedelta(hours=1))], batch.token)
+    (count,) = await rig.outbox.count(rig.pool)
+    assert count.first_due == due
+
+
+async def refuse_lease(rig: Rig, row_id: int, *, also_burial: bool = False) -> None:
+    """The database refuses to lease this row, as it would a row on a damaged page."""
+    await rig.pool.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$"
+    )
+    condition = "" if also_burial else "AND NEW.lease_token IS NOT NULL"
+    await rig.pool.execute(
+        f"""CREATE TRIGGER refuse BEFORE UPDATE ON {rig.level} FOR EACH ROW
+            WHEN (NEW.id = {row_id} {condition}) EXECUTE FUNCTION refuse()"""
+    )
+
+
+async def claim_one_by_one_of(rig: Rig) -> Batch:
+    async with rig.pool.acquire() as connection:
+        return await claim_one_by_one(rig.outbox, connection, SCOPES[rig.level], limit=3, lease=LEASE)
+
+
+async def test_a_row_that_cannot_be_leased_is_buried_and_the_others_are_leased(rig: Rig) -> None:
+    ids = await rig.append(4)
+    await refuse_lease(rig, ids[1])
+    with pytest.raises(asyncpg.RaiseError):
+        await rig.claim()
+    batch = await claim_one_by_one_of(rig)
+    assert ([row["id"] for row in batch.rows], batch.more) == ([ids[0], ids[2]], True)
+    assert await rig.column("last_error", ids[1]) == "the row could not be claimed: RaiseError: refused"
+    assert await rig.statuses() == {"PROCESSING": 2, "DEAD": 1, "PENDING": 1}
+    assert sorted(await rig.outbox.complete_if_leased(rig.pool, [ids[0], ids[2]], batch.token)) == [ids[0], ids[2]]
+    assert [row["id"] for row in (await rig.claim()).rows] == [ids[3]]
+
+
+async def test_a_row_that_cannot_be_buried_is_stepped_over(rig: Rig) -> None:
+    ids = await rig.append(3)
+    await refuse_lease(rig, ids[0], also_burial=True)
+    batch = await claim_one_by_one_of(rig)
+    assert [row["id"] for row in batch.rows] == ids[1:]
+    assert await rig.statuses() == {"PROCESSING": 2, "PENDING": 1}
+
+
+async def test_who_holds_a_row_keeps_it_from_being_buried_without_a_lease(rig: Rig) -> None:
+    ids = await rig.append(1)
+    batch = await rig.claim()
+    assert await rig.outbox.bury_if_free(rig.pool, [Failure(ids[0], "no", NOW)]) == []
+    await rig.outbox.complete_if_leased(rig.pool, ids, batch.token)
+    assert await rig.outbox.bury_if_free(rig.pool, [Failure(ids[0], "no", NOW)]) == []
+
+
 async def test_purge_deletes_the_old_and_done_in_bounded_batches_and_nothing_else(rig: Rig) -> None:
     ids = await rig.append(10)
     batch = await rig.claim()
@@ -228,10 +311,10 @@ async def test_an_error_text_from_outside_is_stored_whatever_it_holds(rig: Rig) 
     (row_id,) = await rig.append(1)
     batch = await rig.claim()
     await rig.outbox.fail_if_leased(
-        rig.pool, [Failure(row_id, "a\x00b" + "x" * 5000, NOW)], batch.token, max_attempts=5
+        rig.pool, [Failure(row_id, "a\x00b\ud800" + "x" * 5000, NOW)], batch.token, max_attempts=5
     )
     error = await rig.column("last_error", row_id)
-    assert error.startswith("abx")
+    assert error.startswith("ab?x")
     assert len(error) == 1000
 
 

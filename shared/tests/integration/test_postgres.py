@@ -1,7 +1,12 @@
-"""What a pool's connection brings back from its use."""
+"""What a pool's connection brings back from its use, and what a migration does to its prepared statements."""
 
+import asyncio
+
+from tablebell.lifecycle import Stop
+from tablebell.loop import keep_running
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database
+from tablebell.testing import Database, eventually
+from tablebell.wakeups import Wakeup
 
 
 async def test_a_connection_comes_back_without_a_round_trip(database: Database, pool: Pool) -> None:
@@ -18,3 +23,26 @@ async def test_a_transaction_that_was_left_open_is_rolled_back(database: Databas
             await connection.execute("BEGIN")
             await connection.execute("CREATE TABLE left_behind ()")
         assert await pool.fetchval("SELECT to_regclass('left_behind')") is None
+
+
+async def test_a_worker_goes_on_after_a_migration_changed_what_its_statement_returns(
+    database: Database, pool: Pool, stop: Stop
+) -> None:
+    """Within a transaction a statement that was prepared before fails once. That ends no service."""
+    seen: list[int] = []
+    wakeup = Wakeup()
+
+    async def run_once() -> bool:
+        async with used.acquire() as connection, connection.transaction():
+            row = await connection.fetchrow("SELECT * FROM restaurant LIMIT 1")
+        seen.append(len(row or ()))
+        return False
+
+    async with open_pool(database.url, "test", size=1) as used, asyncio.TaskGroup() as tasks:
+        tasks.create_task(keep_running("test", run_once, wakeup, 60, stop))
+        await eventually(lambda: seen)
+        await pool.execute("ALTER TABLE restaurant ADD COLUMN added text")
+        wakeup.now()
+        await eventually(lambda: len(seen) == 2)
+        stop.request()
+    assert seen[1] == seen[0] + 1

@@ -68,6 +68,47 @@ def test_a_wrong_setting_is_named_and_its_value_never_shown(
     assert "hunter2" not in message
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://someone:hunter2@db/tablebell",
+        "postgresql://someone:hunter2@h1:5432,h2:5433/tablebell?target_session_attrs=read-write",
+        "postgres://someone:hunter2@h1,h2:5433,h3/tablebell?target_session_attrs=primary&sslmode=require",
+        "postgresql://someone:hunter2@[::1]:5432/tablebell?connect_timeout=3",
+        "postgresql://someone@%2Frun%2Fpostgresql/tablebell",
+    ],
+)
+def test_a_database_may_have_several_servers(environment: pytest.MonkeyPatch, url: str) -> None:
+    environment.setenv("DATABASE_URL", url)
+    assert load(DatabaseSettings, "a-service").database_url.get_secret_value() == url
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("postgresql:///tablebell", "should look like postgresql://user:password@host:port/"),
+        ("postgresql://someone:hunter2@h1:5432,,h2/x", "every server should look like host or host:port"),
+        ("postgresql://someone:hunter2@h1:5432,h2:/x", "every server should look like host or host:port"),
+        ("postgresql://someone:hunter2@h1:99999/x", "every server should look like host or host:port"),
+        ("postgresql://someone:hunter2@h1:1:2/x", "every server should look like host or host:port"),
+        ("postgresql://someone:hunter2@h1,h2/x?target_session_attrs=standby", "should be read-write or primary"),
+        ("postgresql://someone:hunter2@h1,h2/x?target_session_attrs=any", "should be read-write or primary"),
+        ("postgresql://someone:hunter2@h1,h2/x?connect_timeout=soon", "should be a number of seconds"),
+        ("postgresql://someone:hunter2@h1,h2/x?read-write", "should be name=value pairs"),
+    ],
+)
+def test_a_database_url_that_cannot_work_is_refused_with_the_reason(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str, complaint: str
+) -> None:
+    environment.setenv("DATABASE_URL", url)
+    with pytest.raises(SystemExit):
+        load(DatabaseSettings, "a-service")
+    message = capsys.readouterr().err
+    assert "DATABASE_URL: " in message
+    assert complaint in message
+    assert "hunter2" not in message
+
+
 def test_a_secret_and_a_key_set_together_are_refused(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

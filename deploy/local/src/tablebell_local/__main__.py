@@ -7,8 +7,10 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 from tablebell_local import exports, testrun, tokens
 from tablebell_local.audit.command import audit
@@ -21,7 +23,14 @@ from tablebell_local.local import Local
 from tablebell_local.logfiles import last_lines
 from tablebell_local.mode import choose, running_everywhere
 from tablebell_local.part import Part, bring_up
+from tablebell_local.republish.command import republish
+from tablebell_local.republish.selection import Selection, parse_duration
 from tablebell_local.stack import Stack
+
+REPUBLISH_EXAMPLES = """examples:
+  make republish UNHANDLED=1 SINCE=1d DRY=1      after RabbitMQ lost its data, or after a restore
+  make republish EVENT=0f8fad5b-d9cb-469f-a165-70867728950e
+  make republish DEAD=1 ERROR="does not exist"   when the cause is mended"""
 
 
 class Command:
@@ -34,6 +43,8 @@ class Command:
 
     def up(self) -> None:
         started = time.monotonic()
+        if self._options.standby:
+            self._instance.add_standby()
         mode = choose(self._options.mode, self._instance)
         mode.up(dict(self._options.scale), self._options.parts, dict(self._options.set))
         if not self._options.parts:
@@ -99,7 +110,28 @@ class Command:
 
     def audit(self) -> int:
         url = self._options.url or choose(self._options.mode, self._instance).database_url()
-        return asyncio.run(audit(url, timedelta(hours=self._options.hours), timedelta(seconds=self._options.settle)))
+        reach, settle = timedelta(hours=self._options.hours), timedelta(seconds=self._options.settle)
+        return asyncio.run(audit(url, reach, settle, timedelta(minutes=self._options.overdue)))
+
+    def republish(self) -> int:
+        options = self._options
+        selection = Selection(
+            options.since, options.event, options.type, options.unhandled, options.dead, options.error
+        )
+        if selection.is_empty:
+            options.usage()
+            return 2
+        if selection.since is None and selection.event is None and not selection.dead:
+            selection = replace(selection, since=timedelta(days=1))
+            print("Events published within the last day (SINCE=… for another time).", file=sys.stderr)
+        return asyncio.run(
+            republish(
+                selection,
+                url=lambda: options.url or choose(options.mode, self._instance).database_url(),
+                amqp=lambda: options.amqp or choose(options.mode, self._instance).amqp_url(),
+                dry_run=options.dry_run,
+            )
+        )
 
     def test(self) -> int:
         return testrun.run_tests(self._instance, self._options.pytest)
@@ -122,6 +154,9 @@ class Command:
         if not stack.secrets:
             raise Failure(f"the instance “{self._instance.name}” has not been started yet")
         asyncio.run(run(getattr(stack, self._options.server), self._options.action))
+
+    def rabbitmqctl(self) -> None:
+        print(asyncio.run(Stack(self._instance).rabbitmq.control(*self._options.arguments)), end="")
 
     def _say_where(self, seconds: float) -> None:
         where = choose(self._options.mode, self._instance).addresses()
@@ -153,6 +188,7 @@ def parser() -> argparse.ArgumentParser:
     for name, purpose in (("up", "start what does not run"), ("demo", "start it and show it")):
         up = commands.add_parser(name, help=purpose)
         up.add_argument("parts", nargs="*", metavar="part", help="just these parts and the servers (default: all)")
+        up.add_argument("--standby", action="store_true", help="with a second PostgreSQL that follows the first")
         up.add_argument("--scale", type=_scale, action="append", default=[], metavar="PART=N", help="replicas")
         up.add_argument("--set", type=_setting, action="append", default=[], metavar="NAME=VALUE", help="a setting")
 
@@ -175,7 +211,32 @@ def parser() -> argparse.ArgumentParser:
     inspection = commands.add_parser("audit", help="check that nothing was lost between the levels; exit code 1 if so")
     inspection.add_argument("--hours", type=float, default=24.0, help="how far back to look (default: 24)")
     inspection.add_argument("--settle", type=float, default=60.0, help="seconds that the newest may take (default: 60)")
+    inspection.add_argument(
+        "--overdue", type=float, default=30.0, help="minutes that a row may be put off for (default: 30)"
+    )
     inspection.add_argument("--url", help="another database than that of the running system")
+
+    again = commands.add_parser(
+        "republish",
+        help="publish events again, or move dead messages back to their queues",
+        description="Publishes again what matches all of the filters. Listeners skip what they have had.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=REPUBLISH_EXAMPLES,
+    )
+    again.add_argument(
+        "--since", type=_duration, help="SINCE=1h: what was published within this time (90s, 30m, 6h, 1d)"
+    )
+    again.add_argument("--event", type=UUID, help="EVENT=uuid: one event, by its event_id, which is the message id too")
+    again.add_argument("--type", help="TYPE=RESERVATION_ACCEPTED: events of one type")
+    again.add_argument("--unhandled", action="store_true", help="UNHANDLED=1: what not all four listeners have handled")
+    again.add_argument(
+        "--dead", action="store_true", help="DEAD=1: the messages in event-stream.dead, back to their queues"
+    )
+    again.add_argument("--error", help="ERROR=text: with DEAD=1, messages whose reason contains the text")
+    again.add_argument("--dry-run", action="store_true", help="DRY=1: say what would happen, and change nothing")
+    again.add_argument("--url", help="another database than that of the running system")
+    again.add_argument("--amqp", help="another RabbitMQ than that of the running system")
+    again.set_defaults(usage=again.print_help)
 
     test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
@@ -186,6 +247,8 @@ def parser() -> argparse.ArgumentParser:
         server = commands.add_parser(name, help=f"start, stop, restart or kill -9 {name} alone")
         server.add_argument("action", choices=["start", "stop", "restart", "kill"])
         server.set_defaults(command="server", server=name)
+    control = commands.add_parser("rabbitmqctl", help="run rabbitmqctl against the stack's own RabbitMQ")
+    control.add_argument("arguments", nargs="+", metavar="argument")
     return top
 
 
@@ -213,6 +276,13 @@ def _scale(text: str) -> tuple[str, int]:
     if not count.isdigit() or not 1 <= int(count) <= 50:
         raise argparse.ArgumentTypeError(f"“{text}” is not like event-relay=3")
     return name, int(count)
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -92,6 +92,9 @@ class Compose:
     def database_url(self) -> str:
         return self.addresses()["DATABASE_URL"]
 
+    def amqp_url(self) -> str:
+        return self.addresses()["AMQP_URL"]
+
     def jwt_secret(self) -> str:
         return self.write_environment()["JWT_SECRET"]
 

@@ -12,7 +12,7 @@ def addresses(system: System) -> dict[str, str]:
     if stopped:
         raise Failure(f"the system is not up: {', '.join(stopped)} not running. Start it with `make up`")
     return {
-        "DATABASE_URL": system.stack.postgres.url(),
+        "DATABASE_URL": system.stack.replication.url(),
         "AMQP_URL": system.amqp_url,
         "API_URL": f"http://127.0.0.1:{system.port('reservation-api')}",
         "WS_URL": f"ws://127.0.0.1:{system.port('ws-gateway')}",

@@ -17,6 +17,7 @@ from tablebell_local.failure import Failure
 PROJECT = Path(__file__).resolve().parents[4]
 STATE = PROJECT / ".local"
 LOCK_PATIENCE = 180.0
+STANDBY = "standby"
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,16 @@ class Instance:
     def has_fixed_ports(self) -> bool:
         """The developer's own is found at the ports of the documentation; any other goes where there is room."""
         return self.name == "dev"
+
+    @property
+    def has_standby(self) -> bool:
+        """Whether it has a second PostgreSQL that follows the first."""
+        return self.path(STANDBY).exists()
+
+    def add_standby(self) -> None:
+        """The second PostgreSQL is made when the instance is next brought up."""
+        self.create()
+        self.path(STANDBY).touch()
 
     @property
     def label(self) -> str:

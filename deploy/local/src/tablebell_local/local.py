@@ -65,9 +65,14 @@ class Local:
 
     def database_url(self) -> str:
         """The database is there to be looked at also while a service is not."""
-        if not self._system.stack.postgres.pids():
+        if not self._system.stack.replication.primary.pids():
             raise Failure("PostgreSQL is not running: start it with `make up`")
-        return self._system.stack.postgres.url()
+        return self._system.stack.replication.url()
+
+    def amqp_url(self) -> str:
+        if not self._system.stack.rabbitmq.pids():
+            raise Failure("RabbitMQ is not running: start it with `make up`")
+        return self._system.amqp_url
 
     def jwt_secret(self) -> str:
         return self._system.secret("JWT_SECRET")
@@ -78,7 +83,7 @@ class Local:
                 with Board() as board:
                     await self._system.migrate(board)
 
-        if not self._system.stack.postgres.pids():
+        if not self._system.stack.replication.primary.pids():
             raise Failure("PostgreSQL is not running: start it with `make up`")
         asyncio.run(run())
 

@@ -1,6 +1,7 @@
 """A part of the stack: a program with its settings, its ports and a way to tell whether it is healthy."""
 
 import asyncio
+import contextlib
 import signal
 import subprocess
 import time
@@ -85,30 +86,38 @@ class Part(ABC):
 
     async def stop(self) -> None:
         await end(self.pids, self.stop_steps)
+        await self._collect()
 
     async def kill(self) -> None:
         await end(self.pids, ())
+        await self._collect()
+
+    async def _collect(self) -> None:
+        """The exit code of a child of ours, which may end a moment after its last trace is gone."""
+        if self._child is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._child.wait, 5)
 
 
 async def bring_up(part: Part, board: Board) -> None:
     """Leaves the part healthy: untouched if it already is, restarted if it is stuck or has old settings."""
     board.set(part.name, "checking")
     if part.pids():
-        if part.is_current() and await _wait_for_health(part, RECOVERY) is None:
+        if part.is_current() and await wait_for_health(part, RECOVERY) is None:
             board.ready(part.name, "was running")
             return
         board.set(part.name, "restarting")
         await part.stop()
     board.set(part.name, "starting")
     await part.start()
-    problem = await _wait_for_health(part, part.start_limit)
+    problem = await wait_for_health(part, part.start_limit)
     if problem is not None:
         board.failed(part.name, problem)
         raise Failure(f"{part.name} did not start: {problem}", part.log, part.log_begin)
     board.ready(part.name)
 
 
-async def _wait_for_health(part: Part, limit: float) -> str | None:
+async def wait_for_health(part: Part, limit: float) -> str | None:
     deadline = time.monotonic() + limit
     while (problem := await part.problem()) is not None:
         if part.has_ended():

@@ -1,10 +1,11 @@
-"""The instance's own PostgreSQL: a cluster below its directory, reached over 127.0.0.1 alone."""
+"""A PostgreSQL server of the instance: a cluster below its directory, reached over 127.0.0.1 alone."""
 
 import asyncio
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -28,11 +29,16 @@ class Postgres(Part):
     # A fast shutdown, then an immediate one: waiting for the last client to leave could take for ever.
     stop_steps = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0))
 
-    def __init__(self, instance: Instance, ports: PortBook, programs: Programs, secrets: Mapping[str, str]) -> None:
-        super().__init__("postgres", instance, ports, {"postgres": 25432})
+    def __init__(
+        self, instance: Instance, ports: PortBook, programs: Programs, secrets: Mapping[str, str], number: int = 1
+    ) -> None:
+        suffix = "" if number == 1 else f"-{number}"
+        name = f"postgres{suffix}"
+        super().__init__(name, instance, ports, {name: 25432 + 100 * (number - 1)})
         self._programs = programs
         self._secrets = secrets
-        self._data = instance.path("pgdata")
+        self._data = instance.path(f"pgdata{suffix}")
+        self._label = f"{instance.label}{suffix}"
 
     def url(self, database: str = DATABASE) -> str:
         """The owner's, who may do everything."""
@@ -43,8 +49,17 @@ class Postgres(Part):
         role = service.replace("-", "_")
         return self._url(f"tablebell_{role}", f"{role.upper()}_DB_PASSWORD", DATABASE)
 
+    @property
+    def exists(self) -> bool:
+        return self._data.exists()
+
+    @property
+    def is_standby(self) -> bool:
+        """PostgreSQL removes the file when the server is promoted."""
+        return (self._data / "standby.signal").exists()
+
     def pids(self) -> list[int]:
-        title = f"postgres: {self.instance.label}: "
+        title = f"postgres: {self._label}: "
         return [
             pid
             for pid, arguments in command_lines()
@@ -57,13 +72,16 @@ class Postgres(Part):
     def command(self) -> list[str]:
         settings = {
             "listen_addresses": "127.0.0.1",
-            "port": str(self.ports["postgres"]),
+            "port": str(self.ports[self.name]),
             "unix_socket_directories": "",  # a socket's path may have 107 bytes, a clone's may have more
-            "cluster_name": self.instance.label,
+            "cluster_name": self._label,
             "max_connections": "200",
             "shared_buffers": "256MB",
             "log_line_prefix": "%m [%p] %q%u@%d ",
         }
+        if self.instance.has_standby:
+            # A standby is back soon after its primary, and still finds what it missed.
+            settings |= {"wal_retrieve_retry_interval": "500ms", "wal_keep_size": "256MB"}
         if self.instance.is_throwaway:
             # A commit is still handed to the kernel before it is answered: it survives a kill of the server.
             settings |= {"fsync": "off", "full_page_writes": "off"}
@@ -93,12 +111,28 @@ class Postgres(Part):
         return None
 
     async def ensure_database(self) -> None:
-        connection = await asyncpg.connect(self.url("postgres"), timeout=5, ssl=False)
-        try:
+        async with self.administer() as connection:
             if not await connection.fetchval("SELECT true FROM pg_database WHERE datname = $1", DATABASE):
                 await connection.execute(f"CREATE DATABASE {DATABASE}")
+
+    @asynccontextmanager
+    async def administer(self) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+        """A connection of the owner to this server, whether it is the primary or not."""
+        connection = await asyncpg.connect(self.url("postgres"), timeout=5, ssl=False)
+        try:
+            yield connection
         finally:
             await connection.close(timeout=5)
+
+    async def clone(self, primary: "Postgres") -> None:
+        """Becomes a standby of the other server. What it held before is thrown away."""
+        await asyncio.to_thread(self._clone, primary)
+
+    def demote(self) -> None:
+        """While it is stopped: it does not come back as a second primary."""
+        signal_file = self._data / "standby.signal"
+        signal_file.touch()
+        account_for(self._data).own(signal_file)
 
     def _url(self, user: str, secret: str, database: str) -> str:
         return f"postgresql://{user}:{quote(self._secrets[secret], safe='')}@{self.address}/{database}"
@@ -107,23 +141,35 @@ class Postgres(Part):
         return Path(arguments[0]).name == "postgres" and arguments[1:3] == ["-D", str(self._data)]
 
     def _create_cluster(self, account: Account) -> None:
-        """Made beside its place and moved there when complete, so a crash leaves no half of a cluster."""
-        unfinished = self._data.with_name("pgdata.new")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=0o700)
-        account.own(unfinished)
         password = self._data.with_name("pgdata.password")
         password.touch(mode=0o600)
         account.own(password)
         password.write_text(self._secrets["POSTGRES_PASSWORD"])
-        initdb = [str(self._programs.postgres.with_name("initdb")), "-D", str(unfinished), "-U", OWNER]
         how = ["-E", "UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password}"]
         how += ["--no-sync"] if self.instance.is_throwaway else []
         try:
+            self._fill(account, "initdb", ["-U", OWNER, *how], {})
+        finally:
+            password.unlink()
+
+    def _clone(self, primary: "Postgres") -> None:
+        account = account_for(self._data)
+        where = ["-h", "127.0.0.1", "-p", str(primary.ports[primary.name]), "-U", OWNER, "--no-password"]
+        how = ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]
+        self._fill(account, "pg_basebackup", [*where, *how], {"PGPASSWORD": self._secrets["POSTGRES_PASSWORD"]})
+
+    def _fill(self, account: Account, program: str, arguments: list[str], environment: Mapping[str, str]) -> None:
+        """Made beside its place and moved there when complete, so a crash leaves no half of a cluster."""
+        unfinished = self._data.with_name(f"{self._data.name}.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        account.own(unfinished)
+        command = [str(self._programs.postgres.with_name(program)), "-D", str(unfinished), *arguments]
+        try:
             with self.log.open("ab") as log:
                 subprocess.run(
-                    [*account.prefix, *initdb, *how],
-                    env=inherited_environment(),
+                    [*account.prefix, *command],
+                    env={**inherited_environment(), **environment},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
@@ -133,8 +179,7 @@ class Postgres(Part):
                 )
         except subprocess.SubprocessError as error:
             raise Failure(f"the database cluster could not be created: {error}", self.log, self.log_begin) from error
-        finally:
-            password.unlink()
+        shutil.rmtree(self._data, ignore_errors=True)
         unfinished.rename(self._data)
 
     def _check_version(self) -> None:

@@ -28,6 +28,10 @@ class Programs:
         return _first(Path("/usr/lib/rabbitmq").glob("bin/rabbitmq-server"), "rabbitmq-server")
 
     @cached_property
+    def rabbitmqctl(self) -> Path:
+        return _first(Path("/usr/lib/rabbitmq").glob("bin/rabbitmqctl"), "rabbitmqctl")
+
+    @cached_property
     def epmd(self) -> Path:
         return _first(sorted(Path("/usr/lib/erlang").glob("erts-*/bin/epmd")), "epmd")
 

@@ -1,5 +1,6 @@
 """The instance's own RabbitMQ: a node below its directory that shares nothing with another on the machine."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -7,10 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
+from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
 from tablebell_local.part import Part
 from tablebell_local.ports import PortBook
 from tablebell_local.probe import NoAnswer, get
+from tablebell_local.processes import inherited_environment
 from tablebell_local.programs import Programs
 
 USER = "tablebell"
@@ -95,6 +98,21 @@ class RabbitMq(Part):
         except NoAnswer as error:
             return str(error)
         return None if answer.status == 200 else f"its management API answers {answer.status}"
+
+    async def control(self, *arguments: str) -> str:
+        """What `rabbitmqctl` with these arguments prints, run against this node."""
+        process = await asyncio.create_subprocess_exec(
+            self._programs.rabbitmqctl,
+            *arguments,
+            env=inherited_environment() | self.settings(),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        if process.returncode != 0:
+            raise Failure(f"`rabbitmqctl {' '.join(arguments)}` failed: {output.decode().strip()}")
+        return output.decode()
 
     @property
     def _login(self) -> str:

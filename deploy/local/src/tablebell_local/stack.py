@@ -9,13 +9,14 @@ from tablebell_local.board import Board
 from tablebell_local.credentials import Secrets, load, load_or_create
 from tablebell_local.epmd import Epmd
 from tablebell_local.failure import Failure
-from tablebell_local.instance import Instance
+from tablebell_local.instance import STANDBY, Instance
 from tablebell_local.part import Part, bring_up
 from tablebell_local.ports import PortBook, preferred_somewhere
 from tablebell_local.postgres import Postgres
 from tablebell_local.processes import end, find
 from tablebell_local.programs import Programs
 from tablebell_local.rabbitmq import RabbitMq
+from tablebell_local.replication import Replication
 
 
 class Stack:
@@ -27,9 +28,15 @@ class Stack:
         self.ports = PortBook(instance.path("ports.json"))
         self.secrets = Secrets(load(instance.path("secrets.env")))
         self.postgres = Postgres(instance, self.ports, self.programs, self.secrets)
+        self.replication = Replication(
+            self.postgres, Postgres(instance, self.ports, self.programs, self.secrets, number=2)
+        )
         self.epmd = Epmd(instance, self.ports, self.programs)
         self.rabbitmq = RabbitMq(instance, self.ports, self.programs, self.secrets)
-        self.servers: tuple[Part, ...] = (self.postgres, self.epmd, self.rabbitmq)
+
+    @property
+    def servers(self) -> tuple[Part, ...]:
+        return (*self.replication.servers, self.epmd, self.rabbitmq)
 
     def prepare(self, parts: Sequence[Part], board: Board) -> None:
         """What must be there before the first of the parts is started."""
@@ -42,11 +49,7 @@ class Stack:
             await bring_up(self.epmd, board)
             await bring_up(self.rabbitmq, board)
 
-        async def database() -> None:
-            await bring_up(self.postgres, board)
-            await self.postgres.ensure_database()
-
-        await together(database(), broker())
+        await together(self.replication.up(board), broker())
 
     def _settle_ports(self, parts: Sequence[Part], board: Board) -> None:
         running = [part for part in parts if part.pids()]
@@ -63,14 +66,20 @@ class Stack:
         servers = {part.name for part in self.servers}
         found = {process.part for process in find(self.instance.directory)}
         await together(*(self.end(part, board) for part in sorted(found - servers)))
-        await together(*(self._stop(part, board) for part in (self.postgres, self.rabbitmq)))
+        await together(*(self._stop(part, board) for part in (*self.replication.servers, self.rabbitmq)))
         await self._stop(self.epmd, board)
-        if self.instance.is_throwaway:
-            shutil.rmtree(self.instance.path("pgdata"), ignore_errors=True)
-            shutil.rmtree(self.instance.path("rabbitmq"), ignore_errors=True)
-        left = [process.pid for process in find(self.instance.directory)] + self.postgres.pids()
+        left = [process.pid for process in find(self.instance.directory)]
+        left += [pid for server in self.replication.servers for pid in server.pids()]
         if left:
             raise Failure(f"these processes cannot be ended: {', '.join(map(str, left))}")
+        if self.instance.is_throwaway:
+            self.forget()
+
+    def forget(self) -> None:
+        """Removes the servers' data, and with it the wish for a standby."""
+        for name in ("pgdata", "pgdata-2", "rabbitmq"):
+            shutil.rmtree(self.instance.path(name), ignore_errors=True)
+        self.instance.path(STANDBY).unlink(missing_ok=True)
 
     async def end(self, name: str, board: Board) -> None:
         def pids() -> list[int]:

@@ -28,7 +28,7 @@ class System:
         self.stack = Stack(instance)
 
     def database_url(self, service: str) -> str:
-        return self.stack.postgres.url_of(service)
+        return self.stack.replication.url_of(service)
 
     def secret(self, name: str) -> str:
         return self.stack.secrets[name]
@@ -84,7 +84,7 @@ class System:
     async def migrate(self, board: Board) -> None:
         """Brings the schema up to date and adds the demo's people; both change nothing the second time."""
         passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
-        environment = {"DATABASE_URL": self.stack.postgres.url(), **passwords}
+        environment = {"DATABASE_URL": self.stack.replication.url(), **passwords}
         board.set("schema", "migrating")
         try:
             for step in ("upgrade", "demo-data"):

@@ -23,7 +23,7 @@ WITH reserved AS (
       FROM event CROSS JOIN unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
      WHERE aggregate_version = 1 OR audience IN ('CUSTOMER', 'AGENCY')
      ORDER BY aggregate_version
-    RETURNING id, audience, aggregate_version
+    RETURNING id, audience, reservation_id, aggregate_version
 ), who AS (
     INSERT INTO notification (event_notification_id, user_id, user_type, title, body)
     SELECT what.id, person.user_id, person.user_type, 'title', 'body'
@@ -34,15 +34,17 @@ WITH reserved AS (
                          WHEN 'ADMIN' THEN person.user_type = 'ADMIN_USER'
                          ELSE person.user_type = 'AGENCY_USER' AND person.agency_id = 7
                      END
-    RETURNING id, user_type, user_id, split_part(user_type, '_', 1) AS audience
+    RETURNING id, event_notification_id, user_type, user_id, split_part(user_type, '_', 1) AS audience
 ), outbox AS (
     INSERT INTO notification_outbox (notification_id, notification_type, status, published_at)
     SELECT id, audience, 'PUBLISHED', clock_timestamp() FROM who
 ), send AS (
-    INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, is_sent, outcome,
-                                           sent_at, attempt_count)
-    SELECT who.id, channel, who.user_type, who.user_id, 10, true, 'SENT', clock_timestamp(), 1
+    INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
+                                           aggregate_version, is_sent, outcome, sent_at, attempt_count)
+    SELECT who.id, channel, who.user_type, who.user_id, 10, what.reservation_id, what.aggregate_version, true, 'SENT',
+           now() + what.aggregate_version * interval '1 millisecond', 1
       FROM who
+      JOIN what ON what.id = who.event_notification_id
      CROSS JOIN LATERAL unnest(CASE who.audience
                                    WHEN 'ADMIN' THEN ARRAY['EMAIL', 'SLACK']
                                    WHEN 'AGENCY' THEN ARRAY['EMAIL']

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from tablebell.testing import Database
-from tablebell_local.audit.check import CHECKS, SQL, Finding, audit
+from tablebell_local.audit.check import CHECKS, OVERDUE, SQL, Finding, audit
 from tablebell_local.audit.window import POSITIONS, Connection, open_window
 
 STORY = Path(__file__).with_name("story.sql").read_text()
@@ -40,6 +40,10 @@ DAMAGES = [
     ("channel_outcomes", "UPDATE channel_send_attempt SET outcome = 'RETRY'"),
     ("channel_outcomes", "UPDATE notification_channel_send SET is_sent = false, outcome = 'EXPIRED'"),
     (
+        "channel_order",
+        "UPDATE notification_channel_send SET sent_at = now() - interval '1 minute' WHERE aggregate_version = 2",
+    ),
+    (
         "calls_after_success",
         """INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt)
            SELECT id, channel_type, 2 FROM notification_channel_send LIMIT 1""",
@@ -53,6 +57,25 @@ DAMAGES = [
     ),
     ("due_notifications", "UPDATE notification_outbox SET status = 'FAILED', available_at = now()"),
     ("due_sends", "UPDATE notification_channel_send SET is_sent = NULL, next_attempt_at = now()"),
+    (
+        "put_off",
+        """UPDATE event_outbox
+              SET status = 'FAILED', available_at = now() + interval '1 minute',
+                  first_due_at = now() - interval '1 hour'
+            WHERE status = 'PENDING'""",
+    ),
+    (
+        "put_off",
+        """UPDATE notification_outbox
+              SET status = 'FAILED', available_at = now() + interval '2 seconds',
+                  first_due_at = now() - interval '1 hour'""",
+    ),
+    (
+        "put_off",
+        """UPDATE notification_channel_send
+              SET is_sent = NULL, outcome = NULL, next_attempt_at = now() + interval '30 seconds',
+                  first_due_at = now() - interval '1 hour'""",
+    ),
     ("dead_rows", "UPDATE notification_outbox SET status = 'DEAD'"),
 ]
 
@@ -99,6 +122,20 @@ async def test_a_row_that_a_worker_holds_is_not_stuck(connection: Connection) ->
     assert violated(await audit(connection, DAY, AT_ONCE)) == set()
 
 
+async def test_what_waits_for_its_time_is_not_put_off(connection: Connection) -> None:
+    """A reminder planned long ago, and a message that waited for the end of the quiet hours and is tried again now."""
+    await connection.execute(
+        "UPDATE event_outbox SET created_at = now() - interval '20 hours' WHERE status = 'PENDING'"
+    )
+    await connection.execute(
+        """UPDATE notification_channel_send
+              SET is_sent = NULL, outcome = NULL, created_at = now() - interval '8 hours',
+                  first_due_at = now() - interval '5 minutes', next_attempt_at = now() + interval '1 minute'
+            WHERE channel_type = 'SMS'"""
+    )
+    assert violated(await audit(connection, DAY, AT_ONCE)) == set()
+
+
 async def test_what_has_just_happened_may_still_be_on_its_way(connection: Connection) -> None:
     await connection.execute("DELETE FROM processed_event")
     assert violated(await audit(connection, DAY, timedelta(seconds=60))) == set()
@@ -122,7 +159,7 @@ async def test_the_window_begins_behind_the_history(connection: Connection) -> N
     await connection.execute(STORY.replace("30 days", "31 days"))
     old = await connection.fetchval("SELECT min(id) FROM reservation")
     last_old = await connection.fetchval("SELECT max(id) FROM event_outbox WHERE aggregate_id = $1", old)
-    window = await open_window(connection, DAY, AT_ONCE)
+    window = await open_window(connection, DAY, AT_ONCE, OVERDUE)
     assert window.first_ids["reservation"] == old + 1
     assert window.first_ids["event_outbox"] == last_old + 1
     findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
@@ -132,7 +169,7 @@ async def test_the_window_begins_behind_the_history(connection: Connection) -> N
 
 def test_every_check_has_its_query_and_every_parameter_its_position() -> None:
     assert [check.name for check in CHECKS] == list(SQL)
-    assert {name for check in CHECKS for name in check.takes} == {"since", "until", *POSITIONS}
+    assert {name for check in CHECKS for name in check.takes} == {"since", "until", "overdue", *POSITIONS}
 
 
 async def test_the_command_tells_by_its_exit_code_whether_anything_was_lost(

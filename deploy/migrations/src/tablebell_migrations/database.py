@@ -1,12 +1,13 @@
 """What the command does to a database: bring its schema up to date, give the roles their passwords, add the demo."""
 
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import psycopg
 from alembic import command
 from alembic.config import Config
-from psycopg import sql
-from sqlalchemy import make_url
+from psycopg import conninfo, sql
 
 from tablebell_migrations.script import read_script
 
@@ -19,19 +20,25 @@ PASSWORD_LOCK = 7_203_115
 def upgrade(url: str, revision: str = "head") -> None:
     config = Config()
     config.set_main_option("script_location", "tablebell_migrations:history")
-    config.attributes["url"] = make_url(url).set(drivername="postgresql+psycopg")
+    config.attributes["connect"] = partial(connect, url)
     command.upgrade(config, revision)
+
+
+def connect(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
+    """To the server that accepts writes, if the URL names several. libpq waits for each for as long as it is told."""
+    defaults = {"target_session_attrs": "read-write", "connect_timeout": "10"}
+    return psycopg.connect(conninfo.make_conninfo("", **{**defaults, **conninfo.conninfo_to_dict(url)}))
 
 
 def set_passwords(url: str, passwords: Mapping[str, str]) -> None:
     """`passwords` maps a service's role (without its prefix) to its password; the others keep theirs."""
     alter = sql.SQL("ALTER ROLE {} PASSWORD {}")
-    with psycopg.connect(url) as connection:
+    with connect(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [PASSWORD_LOCK])
         for service, password in passwords.items():
             connection.execute(alter.format(sql.Identifier(f"tablebell_{service}"), sql.Literal(password)))
 
 
 def add_demo_data(url: str) -> None:
-    with psycopg.connect(url) as connection:
+    with connect(url) as connection:
         connection.execute(read_script("demo_data.sql").encode())

@@ -5,11 +5,13 @@ import os
 import sys
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
+import tablebell_migrations
 from tablebell.postgres import Pool
 from tablebell.testing import Database, Servers
 from tablebell_migrations import database
@@ -50,6 +52,32 @@ async def test_several_at_once_make_one_schema(empty_database: str) -> None:
     found = {row[0] for row in await connection.fetch("SELECT relname FROM pg_class WHERE relkind IN ('r', 'p')")}
     await connection.close()
     assert found >= TABLES
+
+
+BEFORE = """
+DROP INDEX event_outbox_schedule;
+CREATE UNIQUE INDEX event_outbox_schedule ON event_outbox (aggregate_type, aggregate_id, schedule_key)
+    WHERE status = 'PENDING' AND schedule_key IS NOT NULL;
+ALTER TABLE event_outbox DROP COLUMN first_due_at;
+ALTER TABLE notification_outbox DROP COLUMN first_due_at;
+ALTER TABLE notification_channel_send DROP COLUMN first_due_at
+"""
+PLANNED = """
+INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, schedule_key, payload, status, lease_token,
+                          lease_until)
+VALUES ('RESERVATION_REMINDER_DUE', 1, 2, 'reminder-2h', '{}', 'PROCESSING', gen_random_uuid(), now()),
+       ('RESERVATION_REMINDER_DUE', 1, 4, 'reminder-2h', '{}', 'PENDING', NULL, NULL),
+       ('RESERVATION_REMINDER_DUE', 1, 2, 'reminder-24h', '{}', 'FAILED', NULL, NULL)
+"""
+
+
+async def test_reminders_that_were_planned_twice_before_the_index_forbade_it_are_discarded(pool: Pool) -> None:
+    await pool.execute(BEFORE)
+    await pool.execute(PLANNED)
+    (script,) = Path(tablebell_migrations.__file__).parent.glob("sql/*_no_row_stops_a_relay.sql")
+    await pool.execute(script.read_text())
+    statuses = [row["status"] for row in await pool.fetch("SELECT status FROM event_outbox ORDER BY id")]
+    assert statuses == ["DISCARDED", "PENDING", "FAILED"]
 
 
 async def test_again_changes_nothing(empty_database: str) -> None:
@@ -131,7 +159,10 @@ async def run_as(database: Database, service: str, statement: str) -> None:
         ("notification_fanout", "UPDATE customer SET name = 'x'"),
         ("channel_dispatcher", "SELECT FROM customer"),
         ("channel_dispatcher", "SELECT FROM reservation"),
+        ("channel_dispatcher", "SELECT FROM person"),
         ("channel_dispatcher", "INSERT INTO notification_channel_send DEFAULT VALUES"),
+        ("event_relay", "SELECT count_addresses('EMAIL')"),
+        ("reservation_api", "UPDATE undeliverable_address SET reason = 'x'"),
         ("reservation_api", "DELETE FROM event_outbox"),
         ("reservation_api", "DELETE FROM reservation"),
         ("reservation_api", "INSERT INTO notification DEFAULT VALUES"),
@@ -153,6 +184,8 @@ async def test_a_service_cannot_do_what_is_not_its_work(database: Database, serv
         ("event_relay", "DELETE FROM event_outbox"),
         ("notification_fanout", "SELECT FROM person"),
         ("channel_dispatcher", "UPDATE notification_channel_send SET last_error = NULL"),
+        ("channel_dispatcher", "SELECT count_addresses('EMAIL')"),
+        ("reservation_api", "DELETE FROM undeliverable_address"),
     ],
 )
 async def test_a_service_can_do_its_work(database: Database, service: str, statement: str) -> None:

@@ -29,12 +29,19 @@ STATUSES = {
     500: ("INTERNAL", "INTERNAL"),
     503: ("UNAVAILABLE", "UNAVAILABLE"),
 }
+ERROR_CODES = {code for _, code in STATUSES.values()} | {"THIRD_PARTY_AUTH_ERROR", "UNSPECIFIED_ERROR"}
 TARGETS = ("token", "topic", "condition")
 
 
-def fcm_error(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    name, code = STATUSES.get(status, ("UNKNOWN", "UNSPECIFIED_ERROR"))
-    details = [{"@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code}]
+def fcm_error(
+    status: int, message: str, headers: dict[str, str] | None = None, code: str | None = None
+) -> JSONResponse:
+    """With a `code` that is not one of FCM's, the error of Google's front door, before FCM."""
+    name, usual = STATUSES.get(status, ("UNKNOWN", "UNSPECIFIED_ERROR"))
+    if code is None or code in ERROR_CODES:
+        details = [{"@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code or usual}]
+    else:
+        name, details = code, []
     body = {"error": {"code": status, "message": message, "status": name, "details": details}}
     return JSONResponse(body, status, headers)
 
@@ -116,7 +123,7 @@ class FcmProvider(Provider):
             return self.refuse(unauthenticated())
         project = request.path_params["project"]
         if self._issuer.project not in (None, project):
-            return self.refuse(fcm_error(403, f"Permission denied on project {project}"))
+            return self.refuse(fcm_error(403, f"Permission denied on project {project}", code="PERMISSION_DENIED"))
         payload, problem = _parse(body)
         if problem:
             return self.refuse(fcm_error(400, problem))
@@ -128,9 +135,9 @@ class FcmProvider(Provider):
     def fault_response(self, fault: Fault, to: str) -> Response:  # noqa: ARG002 - FCM does not repeat the token
         if not isinstance(fault, HttpStatus):
             return fcm_error(404, "Requested entity was not found.")
-        if fault.status == 401:
+        if fault.status == 401 and fault.code is None:
             return unauthenticated()
-        return fcm_error(fault.status, "Fault switched on in the sandbox", fault.headers)
+        return fcm_error(fault.status, "Fault switched on in the sandbox", fault.headers, fault.code)
 
     @staticmethod
     async def _not_found(request: Request, _error: Exception) -> Response:

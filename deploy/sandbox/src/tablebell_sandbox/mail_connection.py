@@ -59,9 +59,21 @@ class MailConnection(SMTP):
         ssl_object = self.transport.get_extra_info("ssl_object") if self.transport else None
         return ssl_object.version() if ssl_object else None
 
+    async def _handle_client(self) -> None:
+        problem = await self._handler.greet(self)
+        if problem is None:
+            await super()._handle_client()
+        else:
+            await self.push(problem)
+            self._writer.transport.close()
+
     async def hang_up(self) -> None:
-        """Never returns: the loss of the connection cancels the task that serves it."""
+        """Never returns, as `stay_silent`."""
         self._writer.transport.abort()
+        await self.stay_silent()
+
+    async def stay_silent(self) -> None:
+        """Never returns: the loss of the connection cancels the task that serves it."""
         await self.loop.create_future()
 
     async def check_auth_needed(self, caller_method: str) -> bool:  # noqa: ARG002 - aiosmtpd logs it

@@ -9,7 +9,7 @@ from aiosmtpd.smtp import MISSING, SMTP, AuthResult, Envelope, LoginPassword, Se
 
 from tablebell_sandbox.channel import Channel
 from tablebell_sandbox.fault_board import FaultBoard
-from tablebell_sandbox.faults import Drop, SmtpReply
+from tablebell_sandbox.faults import Drop, SmtpHang, SmtpReply, SmtpStage
 from tablebell_sandbox.mail import Mail
 from tablebell_sandbox.store import Store
 
@@ -27,6 +27,8 @@ REPLIES = {
 
 
 def reply_of(fault: SmtpReply) -> str:
+    if fault.text is not None:
+        return f"{fault.code} {fault.text}"
     return REPLIES.get(fault.code) or f"{fault.code} {fault.code // 100}.0.0 Fault switched on in the sandbox"
 
 
@@ -47,18 +49,29 @@ class MailHandler:
         greeting, *extensions = responses
         return [greeting, "250-PIPELINING", "250-CHUNKING", *extensions]
 
+    async def greet(self, server: "MailConnection") -> str | None:
+        """What is said instead of the greeting, if anything."""
+        return await self._meet(server, "connect")
+
     async def handle_AUTH(  # noqa: N802
-        self, _server: SMTP, _session: Session, _envelope: Envelope, _arguments: list[str]
+        self, server: "MailConnection", _session: Session, _envelope: Envelope, _arguments: list[str]
     ) -> Any:
-        fault = self._board.take(Channel.EMAIL, stage="auth").fault
-        return self._refuse(fault) if isinstance(fault, SmtpReply) else MISSING
+        return await self._meet(server, "auth") or MISSING
+
+    async def handle_MAIL(  # noqa: N802
+        self, server: "MailConnection", _session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if (problem := await self._meet(server, "mail")) is not None:
+            return problem
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        return "250 2.1.0 OK"
 
     async def handle_RCPT(  # noqa: N802
-        self, _server: SMTP, _session: Session, envelope: Envelope, address: str, options: list[str]
+        self, server: "MailConnection", _session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        fault = self._board.take(Channel.EMAIL, (address,), "rcpt").fault
-        if isinstance(fault, SmtpReply):
-            return self._refuse(fault)
+        if (problem := await self._meet(server, "rcpt", address)) is not None:
+            return problem
         envelope.rcpt_tos.append(address)
         envelope.rcpt_options.extend(options)
         return "250 2.1.5 OK"
@@ -70,7 +83,7 @@ class MailHandler:
         match verdict.fault:
             case SmtpReply():
                 reply = self._refuse(verdict.fault)
-            case Drop(accept=False):
+            case Drop(accept=False) | SmtpHang():
                 self._store.refuse(Channel.EMAIL)
                 reply = ""
             case _:
@@ -79,6 +92,8 @@ class MailHandler:
             await asyncio.sleep(verdict.delay)
         if isinstance(verdict.fault, Drop):
             await server.hang_up()
+        if isinstance(verdict.fault, SmtpHang):
+            await server.stay_silent()
         return reply
 
     async def handle_exception(self, error: Exception) -> str:
@@ -112,6 +127,14 @@ class MailHandler:
         record = self._store.accept(Channel.EMAIL, envelope.rcpt_tos, mail.key, mail)
         logger.debug("mail_accepted sequence=%d to=%s", record.sequence, record.to)
         return f"250 2.0.0 OK: queued as {record.sequence}"
+
+    async def _meet(self, server: "MailConnection", stage: SmtpStage, *to: str) -> str | None:
+        """The reply that a fault gives at this stage. Never returns when the fault is silence."""
+        fault = self._board.take(Channel.EMAIL, to, stage).fault
+        if isinstance(fault, SmtpHang):
+            self._store.refuse(Channel.EMAIL)
+            await server.stay_silent()
+        return self._refuse(fault) if isinstance(fault, SmtpReply) else None
 
     def _refuse(self, fault: SmtpReply) -> str:
         self._store.refuse(Channel.EMAIL)

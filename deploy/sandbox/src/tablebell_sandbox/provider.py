@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from tablebell_sandbox.channel import Channel
 from tablebell_sandbox.fault_board import FaultBoard
-from tablebell_sandbox.faults import Drop, Fault
+from tablebell_sandbox.faults import Drop, Fault, Hang, HttpStatus
 from tablebell_sandbox.http_server import NoResponse, wait_for_disconnect
 from tablebell_sandbox.message import Content
 from tablebell_sandbox.store import Store
@@ -38,7 +38,7 @@ class Provider(ABC):
         """The message is kept before a delay: a client that loses patience does not undo it."""
         verdict = self._board.take(self.channel, (to,))
         fault = verdict.fault
-        if fault is None or (isinstance(fault, Drop) and fault.accept):
+        if fault is None or (isinstance(fault, (Drop, HttpStatus)) and fault.accept):
             record = self._store.accept(self.channel, (to,), key, content)
             logger.debug("message_accepted channel=%s sequence=%d to=%s", self.channel, record.sequence, to)
         else:
@@ -47,7 +47,9 @@ class Provider(ABC):
             await _pause(request, verdict.delay)
         if fault is None:
             return accepted
-        return NoResponse() if isinstance(fault, Drop) else self.fault_response(fault, to)
+        if isinstance(fault, Hang):
+            await wait_for_disconnect(request.receive)
+        return NoResponse() if isinstance(fault, (Drop, Hang)) else self.fault_response(fault, to)
 
 
 async def _pause(request: Request, seconds: float) -> None:

@@ -69,7 +69,8 @@ class SlackProvider(Provider):
     def fault_response(self, fault: Fault, to: str) -> Response:  # noqa: ARG002 - Slack names no names
         if not isinstance(fault, HttpStatus):
             raise TypeError(f"Slack knows no {fault!r}")
-        return PlainTextResponse(WORDS.get(fault.status, "server_error"), fault.status, fault.headers)
+        word = fault.code or WORDS.get(fault.status, "server_error")
+        return PlainTextResponse(word, fault.status, fault.headers)
 
     @staticmethod
     async def _not_found(_request: Request, _error: Exception) -> Response:

@@ -24,7 +24,9 @@ from tablebell_sandbox.store import Store
 
 E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
 MAX_BODY = 1600
-IDEMPOTENCY_HEADERS = ("i-twilio-idempotency-token", "idempotency-key")
+# The sender's own reference. Twilio ignores it. Here it only tells copies apart when duplicates are counted: creating a
+# message is not idempotent, so each request makes one.
+REFERENCE_HEADER = "x-channel-send-id"
 # GSM 03.38: some letters take two places, and a single letter that is not in it makes the whole text UCS-2.
 GSM_7_DOUBLE = frozenset("^{}\\[~]|€")
 GSM_7 = GSM_7_DOUBLE.union(
@@ -70,11 +72,8 @@ class TextMessage:
 
     @property
     def key(self) -> str:
-        """The sender's idempotency token; without one, the same words to the same number are the same text."""
-        for name in IDEMPOTENCY_HEADERS:
-            if name in self.headers:
-                return self.headers[name]
-        return f"{self.form['To']} {self.form['Body']}"
+        """The sender's reference; without one, the same words to the same number are the same text."""
+        return self.headers.get(REFERENCE_HEADER) or f"{self.form['To']} {self.form['Body']}"
 
     def describe(self) -> Description:
         return Description(
@@ -116,7 +115,7 @@ class SmsProvider(Provider):
         if fault.status == 401:
             return unauthenticated()
         code, message = CODES.get(fault.status, (20000 + fault.status, "Fault switched on in the sandbox"))
-        return twilio_error(fault.status, code, message, fault.headers)
+        return twilio_error(fault.status, int(fault.code) if fault.code else code, message, fault.headers)
 
     def _authenticated(self, authorization: str) -> bool:
         """Any account and token, unless the settings name the right ones."""

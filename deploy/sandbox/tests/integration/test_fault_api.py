@@ -14,7 +14,7 @@ async def test_faults_are_set_listed_and_deleted(web: httpx.AsyncClient) -> None
 
     assert answer.status_code == 200
     listed = (await web.get("/api/faults")).json()
-    assert listed["SMS"][0] == {"kind": "http", "status": 503, "count": 3, "remaining": 3}
+    assert listed["SMS"][0] == {"kind": "http", "status": 503, "accept": False, "count": 3, "remaining": 3}
     assert 59 < listed["SMS"][1]["ends_in_seconds"] <= 60
     assert listed["EMAIL"] == [{"kind": "smtp", "code": 450}]
 
@@ -52,7 +52,7 @@ async def test_the_rest_of_a_count_is_shown_and_then_gone(
         ("SMS", {"kind": "delay", "seconds": 0}, "greater than 0"),
         ("SMS", {"kind": "refuse", "count": 3}, "Extra inputs are not permitted"),
         ("SMS", {"kind": "refuse", "for_seconds": -1}, "greater than 0"),
-        ("EMAIL", {"kind": "smtp", "code": 535, "match": "anna"}, "no recipient to match at AUTH"),
+        ("EMAIL", {"kind": "smtp", "code": 535, "match": "anna"}, "no recipient to match before RCPT"),
         ("PUSH", {"kind": "token", "status": 503, "match": "x"}, "no recipient to match"),
     ],
 )

@@ -65,6 +65,28 @@ async def test_429_says_when_to_come_back(sandbox: RunningSandbox, send: Send, c
     assert (await send(channel)).headers["retry-after"] == "1"
 
 
+@pytest.mark.parametrize("channel", HTTP_CHANNELS)
+async def test_a_hang_is_silence_and_takes_nothing(sandbox: RunningSandbox, send: Send, channel: Channel) -> None:
+    await sandbox.set_faults(channel, {"kind": "hang"})
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await send(channel)
+
+    assert (sandbox.count(channel).accepted, sandbox.count(channel).refused) == (0, 1)
+
+
+async def test_a_fault_may_name_the_providers_own_code(sandbox: RunningSandbox, send: Send) -> None:
+    await sandbox.set_faults(Channel.SMS, {"kind": "http", "status": 400, "code": "21612"})
+    assert (await send(Channel.SMS)).json()["code"] == 21612
+    await sandbox.set_faults(Channel.SLACK, {"kind": "http", "status": 410, "code": "channel_is_archived"})
+    assert (await send(Channel.SLACK)).text == "channel_is_archived"
+    await sandbox.set_faults(Channel.PUSH, {"kind": "http", "status": 401, "code": "THIRD_PARTY_AUTH_ERROR"})
+    assert (await send(Channel.PUSH)).json()["error"]["details"][0]["errorCode"] == "THIRD_PARTY_AUTH_ERROR"
+    await sandbox.set_faults(Channel.PUSH, {"kind": "http", "status": 403, "code": "PERMISSION_DENIED"})
+    error = (await send(Channel.PUSH)).json()["error"]
+    assert (error["status"], error["details"]) == ("PERMISSION_DENIED", [])
+
+
 async def test_twilio_tells_its_own_code(sandbox: RunningSandbox, send: Send) -> None:
     codes = {}
     for status in (400, 401, 429, 500, 503):

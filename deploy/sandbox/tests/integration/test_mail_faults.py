@@ -46,6 +46,32 @@ async def test_421_says_goodbye_and_closes(sandbox: RunningSandbox, smtp: aiosmt
     assert (sandbox.messages(), sandbox.count(Channel.EMAIL).refused) == ([], 1)
 
 
+@pytest.mark.parametrize(
+    ("stage", "error"), [("connect", aiosmtplib.SMTPConnectError), ("mail", aiosmtplib.SMTPSenderRefused)]
+)
+async def test_a_reply_says_what_it_is_told_to_at_any_stage(
+    sandbox: RunningSandbox, stage: str, error: type[aiosmtplib.SMTPResponseException]
+) -> None:
+    await sandbox.set_faults(Channel.EMAIL, {"kind": "smtp", "code": 554, "at": stage, "text": "5.7.1 not you"})
+    smtp = aiosmtplib.SMTP(hostname="127.0.0.1", port=sandbox.smtp_port, timeout=5)
+    with pytest.raises(error) as refusal:
+        async with smtp:
+            await smtp.sendmail(SENDER, [ANNA], BODY)
+
+    assert "5.7.1 not you" in str(refusal.value)
+
+
+@pytest.mark.parametrize("stage", ["connect", "auth", "mail", "rcpt", "data"])
+async def test_a_hang_is_silence_and_takes_nothing(sandbox: RunningSandbox, stage: str) -> None:
+    await sandbox.set_faults(Channel.EMAIL, {"kind": "hang", "at": stage})
+    smtp = aiosmtplib.SMTP(hostname="127.0.0.1", port=sandbox.smtp_port, timeout=0.3, username="a", password="b")
+    with pytest.raises(aiosmtplib.SMTPTimeoutError):
+        async with smtp:
+            await smtp.sendmail(SENDER, [ANNA], BODY)
+
+    assert (sandbox.count(Channel.EMAIL).accepted, sandbox.count(Channel.EMAIL).refused) == (0, 1)
+
+
 async def test_535_refuses_the_login_once(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "smtp", "code": 535, "count": 1})
     await smtp.ehlo()

@@ -79,12 +79,28 @@ async def test_with_an_account_in_the_settings_only_that_one_may_send(http: http
     assert (wrong.status_code, right.status_code) == (401, 201)
 
 
-@pytest.mark.parametrize("header", ["I-Twilio-Idempotency-Token", "Idempotency-Key"])
-async def test_the_idempotency_header_is_the_key(sandbox: RunningSandbox, http: httpx.AsyncClient, header: str) -> None:
+async def test_each_request_is_another_message_whatever_its_headers(
+    sandbox: RunningSandbox, http: httpx.AsyncClient
+) -> None:
+    headers = {"I-Twilio-Idempotency-Token": "a", "Idempotency-Key": "a", "X-Channel-Send-Id": "a"}
+    answers = [await http.post(sandbox.sms_url + PATH, data=FORM, auth=LOGIN, headers=headers) for _ in range(2)]
+
+    assert len({answer.json()["sid"] for answer in answers}) == 2
+    assert sandbox.count(Channel.SMS).accepted == 2
+
+
+async def test_the_senders_reference_tells_copies_apart(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     for value in ("a", "b", "a"):
-        await http.post(sandbox.sms_url + PATH, data=FORM, auth=LOGIN, headers={header: value})
+        await http.post(sandbox.sms_url + PATH, data=FORM, auth=LOGIN, headers={"X-Channel-Send-Id": value})
 
     assert sandbox.keys(Channel.SMS) == ["a", "b", "a"]
+
+
+async def test_a_500_may_leave_a_message_behind(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+    await sandbox.set_faults(Channel.SMS, {"kind": "http", "status": 500, "accept": True})
+    response = await http.post(sandbox.sms_url + PATH, data=FORM, auth=LOGIN)
+
+    assert (response.status_code, sandbox.count(Channel.SMS).accepted) == (500, 1)
 
 
 async def test_without_a_header_number_and_words_are_the_key(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:

@@ -11,11 +11,13 @@ from channel_dispatcher import store
 from channel_dispatcher.breaker import Breaker, State
 from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
-from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, ROWS, WITHDRAWN
+from channel_dispatcher.marks import MarkLimit
+from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, OVERDUE_SECONDS, ROWS, WITHDRAWN
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.retention import Retention
 from channel_dispatcher.settings import Loaded, load_all
 from channel_dispatcher.skipper import Skipper
+from channel_dispatcher.suspects import Suspects
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
@@ -42,7 +44,13 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         )
         announcer = await resources.enter_async_context(open_announcer(pool))
         listener = Listener(settings.database_url, SERVICE)
-        recorder = Recorder(pool)
+        marks = MarkLimit(
+            pool,
+            share=settings.address_mark_share,
+            window=timedelta(seconds=settings.address_mark_window_seconds),
+            least=settings.address_mark_least,
+        )
+        recorder = Recorder(pool, marks)
         dispatchers = [
             Dispatcher(
                 kind.channel,
@@ -50,12 +58,14 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
                 pool=pool,
                 recorder=recorder,
                 breaker=Breaker(time.monotonic),
+                suspects=Suspects(),
                 limits=own.limits,
                 policy=policy,
                 wakeup=listener.subscribe(Level.CHANNEL_SEND),
                 lease=lease,
                 batch_size=settings.batch_size,
                 stop=stop,
+                shared_address=kind.shared_address,
             )
             for kind, own in loaded.channels
         ]
@@ -65,11 +75,13 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
 
         async with asyncio.TaskGroup() as tasks:
             recording = tasks.create_task(recorder.run(), name="recorder")
-            keeping = tasks.create_task(LeaseKeeper(pool, dispatchers, lease).run(), name="leases")
+            keeping = tasks.create_task(LeaseKeeper(pool, dispatchers, recorder, lease).run(), name="leases")
             async with asyncio.TaskGroup() as work:
                 work.create_task(serve(app, settings.host, settings.port, stop), name="http")
                 work.create_task(listener.run(stop), name="listener")
-                work.create_task(Retention(pool, settings.retention_days).run(stop), name="retention")
+                work.create_task(
+                    Retention(pool, settings.retention_days, settings.address_mark_days).run(stop), name="retention"
+                )
                 for dispatcher in dispatchers:
                     work.create_task(dispatcher.run(settings.poll_seconds), name=dispatcher.channel)
                 for skipper, wakeup in skippers:
@@ -89,6 +101,7 @@ async def refresh_gauges(pool: Pool, outbox: Outbox, dispatchers: list[Dispatche
             BREAKER_STATE.labels(dispatcher.channel, state).set(dispatcher.breaker.state is state)
     for measure in await store.measure_channels(pool, DURABLE_CHANNELS):
         OLDEST_DUE_SECONDS.labels(measure.channel).set(measure.oldest_seconds)
+        OVERDUE_SECONDS.labels(measure.channel).set(measure.overdue_seconds)
         WITHDRAWN.labels(measure.channel).set(measure.withdrawn)
     rows = {count.status: count.rows for count in await outbox.count(pool)}
     for status in STATUSES:

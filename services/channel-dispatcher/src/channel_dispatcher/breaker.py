@@ -1,12 +1,14 @@
 """The circuit breaker of a channel: how many messages it may have in hand right now. Pure; the clock is handed in.
 
-CLOSED lets everything through. It opens when the provider could not be reached several times in a row: OPEN lets
-nothing through, for a pause that doubles each time. Then HALF_OPEN lets one message through; if the provider answers,
-the channel closes and ramps up, doubling what it may have in hand every second, so that a provider that has just come
-back is not knocked over by the backlog. THROTTLED lets nothing through until the provider's own Retry-After is over.
+CLOSED lets everything through. It opens when the provider could not be reached several times in a row, or when
+messages to several different targets failed in a row as in an outage. One target alone never opens it: the fault may be
+its own. OPEN lets nothing through, for a pause that doubles each time. Then HALF_OPEN lets one message through; if the
+provider answers, the channel closes and ramps up, doubling what it may have in hand every second, so that a provider
+that has just come back is not knocked over by the backlog. THROTTLED lets nothing through until the provider's own
+Retry-After is over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import StrEnum
 
 
@@ -32,8 +34,9 @@ class Breaker:
         self._first_pause = first_pause
         self._longest_pause = longest_pause
         self._ramp_seconds = ramp_seconds
-        self._failures = 0
-        self._throttles = 0
+        self._unreached = 0
+        self._failed: set[Hashable] = set()
+        self._throttles: set[Hashable] = set()
         self._pause = first_pause
         self._opened_until: float | None = None
         self._throttled_until: float | None = None
@@ -71,37 +74,45 @@ class Breaker:
             return self.cool_down
         return self._ramp_seconds if self._ramp_since is not None else None
 
-    def answered(self) -> None:
-        """The provider was there, whatever it said."""
+    def answered(self) -> bool:
+        """The provider was there, whatever it said. False when that tells nothing of now: it was asked before the
+        channel opened."""
         if self.state is State.OPEN:
-            return  # it was sent before the channel opened, and tells nothing of now
+            return False
         if self.state is State.HALF_OPEN:
             self._opened_until = None
             self._ramp_since = self._clock()
-        self._failures = self._throttles = 0
+        self._unreached = 0
+        self._failed.clear()
+        self._throttles.clear()
         self._pause = self._first_pause
+        return True
 
-    def unreachable(self) -> bool:
-        """The provider was not there, or let nobody in. True when this has opened the channel."""
+    def unreachable(self, target: Hashable, *, certain: bool) -> bool:
+        """A message to this target failed as in an outage. `certain`: whatever the message was, it would have failed.
+        True when this has opened the channel."""
         state = self.state
         if state is State.OPEN:
             return False
-        self._failures += 1
-        if state is not State.HALF_OPEN and self._failures < self._failures_to_open:
+        self._unreached += certain
+        self._failed.add(target)
+        if state is not State.HALF_OPEN and max(self._unreached, len(self._failed)) < self._failures_to_open:
             return False
         self._opened_until = self._clock() + self._pause
         self._pause = min(self._longest_pause, self._pause * 2)
         return True
 
-    def throttled(self, seconds: float) -> None:
-        """One such answer may be about one recipient. Two in a row are about us: the whole channel waits."""
-        throttles = self._throttles + 1
-        self.answered()
+    def throttled(self, target: Hashable, seconds: float) -> bool:
+        """One target may have a limit of its own. Two of them in a row are about us: the whole channel waits. Returns
+        what `answered` returns."""
+        throttles = self._throttles | {target}
+        is_proof = self.answered()
         self._throttles = throttles
-        if throttles >= 2:
+        if len(throttles) >= 2:
             until = self._clock() + seconds
             self._throttled_until = max(self._throttled_until or until, until)
             self._ramp_since = self._throttled_until
+        return is_proof
 
     def _ramped(self, full: int) -> int:
         if self._ramp_since is None:

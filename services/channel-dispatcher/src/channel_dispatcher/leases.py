@@ -1,13 +1,20 @@
-"""Renews the leases of what is in hand, so that a slow provider's message is not sent by somebody else as well."""
+"""Renews the leases of what is in hand, so that a slow provider's message is not sent by somebody else as well.
+
+Results that wait in the recorder need their leases, too: until they are written, their rows look as if nobody had sent
+them. After an outage of the database the leases are renewed at once.
+"""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
 import structlog
 
 from channel_dispatcher import store
+from channel_dispatcher.delivery import lease_end
 from channel_dispatcher.dispatcher import Dispatcher
+from channel_dispatcher.recorder import RETRY_SECONDS, Recorder
 from tablebell.outage import OUTAGES, describe
 from tablebell.postgres import Pool
 
@@ -15,25 +22,30 @@ log = structlog.get_logger(__name__)
 
 
 class LeaseKeeper:
-    def __init__(self, pool: Pool, dispatchers: Sequence[Dispatcher], lease: timedelta) -> None:
+    def __init__(self, pool: Pool, dispatchers: Sequence[Dispatcher], recorder: Recorder, lease: timedelta) -> None:
         self._pool = pool
         self._dispatchers = dispatchers
+        self._recorder = recorder
         self._lease = lease
 
     async def run(self) -> None:
         """Until it is cancelled: leases are needed for as long as anything is in hand, a stop or not."""
+        pause = self._lease.total_seconds() / 3
         while True:
-            await asyncio.sleep(self._lease.total_seconds() / 3)
+            await asyncio.sleep(pause)
             try:
                 await self.run_once()
+                pause = self._lease.total_seconds() / 3
             except OUTAGES as outage:
+                pause = RETRY_SECONDS
                 log.warning("leases_not_renewed", error=describe(outage))
 
     async def run_once(self) -> None:
-        held = sorted((row for each in self._dispatchers for row in each.in_hand), key=lambda row: row.id)
+        in_hand = [delivery for each in self._dispatchers for delivery in each.in_hand]
+        held = sorted([*in_hand, *self._recorder.unrecorded], key=lambda delivery: delivery.id)
         if not held:
             return
+        asked_at = time.monotonic()
         ours = await store.extend_if_leased(self._pool, held, self._lease)
-        lost = [row for row in held if row.id not in ours]
         for dispatcher in self._dispatchers:
-            dispatcher.forget(lost)
+            dispatcher.renewed(in_hand, ours, lease_end(asked_at, self._lease))

@@ -5,7 +5,7 @@ from prometheus_client import Counter, Gauge, Histogram
 OUTCOMES = Counter(
     "dispatcher_outcomes_total",
     "What became of attempts and rows: sent, retry, throttled, down, untried, undeliverable, exhausted, expired, "
-    "skipped, lost (the lease had passed to another, or the row was withdrawn meanwhile).",
+    "skipped, withdrawn, lost (the lease had passed to another).",
     ["channel", "outcome"],
 )
 PROVIDER_SECONDS = Histogram(
@@ -30,8 +30,19 @@ OLDEST_DUE_SECONDS = Gauge(
     "For how long the oldest due row has been due; of the whole table, so the same from every replica.",
     ["channel"],
 )
+OVERDUE_SECONDS = Gauge(
+    "dispatcher_overdue_seconds",
+    "How long ago the oldest open row was first due, however often it was put off since; of the whole table, so the "
+    "same from every replica.",
+    ["channel"],
+)
 WITHDRAWN = Gauge(
     "dispatcher_withdrawn",
     "Rows withdrawn before they were sent, within the retention; of the whole table, so the same from every replica.",
     ["channel"],
+)
+MARKS = Counter(
+    "dispatcher_address_marks_total",
+    "Addresses that a provider called dead, by effect: silences, or withheld (too many of the channel at once).",
+    ["channel", "effect"],
 )

@@ -2,16 +2,15 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-import httpx
 import jwt
 import orjson
 
 from channel_dispatcher.channels.http import HttpProvider, read_object
-from channel_dispatcher.outcome import Outcome, ProviderDown
+from channel_dispatcher.outcome import ProviderDown
 
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -55,7 +54,7 @@ class AccessTokens:
         self._good_until = 0.0
         self._fetching = asyncio.Lock()
 
-    async def get(self) -> str | Outcome:
+    async def get(self) -> str | ProviderDown:
         """A token, or why there is none. However many ask at once, one request is made."""
         async with self._fetching:
             if self._token is not None and time.monotonic() < self._good_until:
@@ -67,19 +66,20 @@ class AccessTokens:
         if token == self._token:
             self._token = None
 
-    async def _fetch(self) -> str | Outcome:
+    async def _fetch(self) -> str | ProviderDown:
         asked = time.monotonic()
         form = {"grant_type": GRANT, "assertion": self._account.assertion(int(time.time()))}
         answer = await self._provider.post(self._account.token_uri, data=form)
-        if not isinstance(answer, httpx.Response):
-            return ProviderDown(f"no access token: {answer}")
+        if isinstance(answer, ProviderDown):
+            return replace(answer, reason=f"no access token: {answer.reason}", certain=True)
         body = read_object(answer)
         token = body.get("access_token")
         if not answer.is_success or not isinstance(token, str):
-            # 4xx: they know us and say no. Otherwise their token endpoint is ill, which is no message's fault.
+            # 4xx: they know us and say no. Otherwise their token endpoint is down. Neither is about a message.
             said = body.get("error_description") or body.get("error") or ""
             reason = f"no access token: HTTP {answer.status_code} {said}"
-            return ProviderDown(reason, needs_operator=answer.is_client_error and answer.status_code != 429)
+            needs_operator = answer.is_client_error and answer.status_code not in (408, 429)
+            return ProviderDown(reason, needs_operator=needs_operator, certain=True)
         lifetime = float(body.get("expires_in", ASSERTION_SECONDS))
         self._token, self._good_until = token, asked + max(lifetime - MARGIN_SECONDS, lifetime / 2)
         return token

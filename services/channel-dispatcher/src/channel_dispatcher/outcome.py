@@ -18,6 +18,8 @@ class RetryLater:
     reason: str
     after: timedelta | None = None
     """The provider's own wish, if it has one; the pause is never shorter."""
+    answered: bool = True
+    """The provider answered about this message, which shows that it works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +37,22 @@ class Undeliverable:
     reason: str
     address_is_dead: bool = False
     """The address itself is to blame, so nothing else should be sent there either."""
+    answered: bool = True
+    """The provider answered about this message, which shows that it works."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderDown:
-    """Nobody is there, or nobody lets us in. No fault of the row: it costs no attempt."""
+    """The provider is down or refuses us, or it fails at this message alone. What becomes of other messages decides: an
+    outage costs no attempt, a failure of the row's own does."""
 
     reason: str
     needs_operator: bool = False
-    """It will not pass by itself: our settings or credentials are wrong."""
+    """It does not pass by itself: our settings or credentials are wrong."""
+    certain: bool = False
+    """It failed before the provider was told of the message, so the message cannot be the cause."""
+    after: timedelta | None = None
+    """The provider's own wish, if it has one; the pause is never shorter."""
 
 
 @dataclass(frozen=True, slots=True)

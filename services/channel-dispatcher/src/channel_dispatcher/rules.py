@@ -17,20 +17,25 @@ LONGEST_RETRY_AFTER = timedelta(hours=1)
 
 
 class Verdict(Enum):
-    RETRY = auto()
-    THROTTLED = auto()
-    DEAD_ADDRESS = auto()
-    REFUSED = auto()  # this message is not wanted, which says nothing of the address
-    DOWN = auto()
-    MISCONFIGURED = auto()  # credentials or settings: no message will get through until somebody mends them
+    """What an answer is about: this message, this address, us, or the present moment."""
+
+    RETRY = auto()  # this message or address, for now; shows that the provider works
+    THROTTLED = auto()  # we are too fast
+    DEAD_ADDRESS = auto()  # this address, for good
+    REFUSED = auto()  # this message, for good, which says nothing of the address
+    DOWN = auto()  # an outage, unless other messages get through
+    MISCONFIGURED = auto()  # our credentials or settings, unless other messages get through
 
 
 class Rules:
     def __init__(self, table: Mapping[str, Verdict]) -> None:
         self._table = table
 
-    def judge(self, *keys: str, reason: str, after: timedelta | None = None) -> Outcome:
-        """An answer that no rule knows is tried again: what is final is said explicitly."""
+    def judge(self, *keys: str, reason: str, after: timedelta | None = None, certain: bool = False) -> Outcome:
+        """An answer that no rule knows is tried again: what is final is said explicitly.
+
+        `certain`: the provider had not been told of the message yet.
+        """
         verdict = next((self._table[key] for key in keys if key in self._table), Verdict.RETRY)
         match verdict:
             case Verdict.RETRY:
@@ -42,9 +47,9 @@ class Rules:
             case Verdict.REFUSED:
                 return Undeliverable(reason)
             case Verdict.DOWN:
-                return ProviderDown(reason)
+                return ProviderDown(reason, certain=certain, after=after)
             case Verdict.MISCONFIGURED:
-                return ProviderDown(reason, needs_operator=True)
+                return ProviderDown(reason, needs_operator=True, certain=certain, after=after)
             case _:
                 assert_never(verdict)
 

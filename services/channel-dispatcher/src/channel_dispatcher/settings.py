@@ -25,6 +25,13 @@ class Settings(ServiceSettings, DatabaseSettings, OutboxSettings):
     poll_seconds: Seconds = 10.0
     retry_pauses: Pauses = (5.0, 30.0, 120.0, 600.0)
     provider_timeout_seconds: Seconds = 15.0
+    address_mark_days: Annotated[float, Field(gt=0)] = 90.0
+    """How long an address that a provider called dead is not tried."""
+    address_mark_share: Annotated[float, Field(gt=0, le=1)] = 0.02
+    """Of a channel's addresses: how many may be marked within the window. Beyond it marks silence nobody."""
+    address_mark_window_seconds: Seconds = 600.0
+    address_mark_least: Annotated[int, Field(ge=1)] = 5
+    """So many may be marked within the window in any case: in a small installation one address is a large share."""
     channels_off: Annotated[frozenset[Channel], *CommaSeparated] = frozenset()
     """Channels that this installation does not have. Their rows are finished as skipped."""
 

@@ -27,8 +27,11 @@ class Settlement:
     address_is_dead: bool = False
 
 
-def settle(delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down: timedelta) -> Settlement:  # noqa: PLR0911
-    """`cool_down` is how long the channel stays closed: nothing that it sent back is due earlier."""
+def settle(  # noqa: PLR0911
+    delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down: timedelta, hold_back: timedelta = NONE
+) -> Settlement:
+    """`cool_down` is how long the channel stays closed: nothing that it sent back is due earlier. `hold_back` is how
+    much longer a row waits that has failed itself, so that other rows are the next to probe the provider."""
     match outcome:
         case Sent(provider_message_id):
             return Settlement(delivery, "SENT", provider_message_id=provider_message_id and _clean(provider_message_id))
@@ -41,8 +44,9 @@ def settle(delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down:
             return Settlement(delivery, "THROTTLED", _clean(reason), pause=max(after, SHORTEST_PAUSE), counts=False)
         case Undeliverable(reason, address_is_dead):
             return Settlement(delivery, "UNDELIVERABLE", _clean(reason), address_is_dead=address_is_dead)
-        case ProviderDown(reason):
-            return Settlement(delivery, "DOWN", _clean(reason), pause=max(cool_down, SHORTEST_PAUSE), counts=False)
+        case ProviderDown(reason, after=after):
+            pause = max(cool_down + hold_back, after or NONE, SHORTEST_PAUSE)
+            return Settlement(delivery, "DOWN", _clean(reason), pause=pause, counts=False)
         case NotTried(reason):
             return Settlement(delivery, "UNTRIED", _clean(reason), pause=cool_down, counts=False)
         case _:

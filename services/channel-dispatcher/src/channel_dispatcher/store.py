@@ -1,7 +1,7 @@
 """The dispatcher's queries: one function per block of sql/queries.sql. Takes a connection and never commits."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
@@ -25,22 +25,39 @@ class Claim:
     reached: int
     """The restaurant where the round stopped."""
     more: bool
-    """Somebody has as much as was taken, or more."""
+    """There may be more to claim at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    result: str
+    """What the row's result was in the end."""
+    unblocks: bool
+    """A later row of the same person, reservation and channel can be claimed now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
     channel: str
     oldest_seconds: float
+    overdue_seconds: float
     withdrawn: int
 
 
 async def claim_fair(
-    connection: Connection | Pool, channel: str, *, limit: int, lease: timedelta, after: int, max_attempts: int
+    connection: Connection | Pool,
+    channel: str,
+    *,
+    limit: int,
+    lease: timedelta,
+    after: int,
+    max_attempts: int,
+    takes_over: bool = True,
 ) -> Claim:
+    """`takes_over`: also claim rows whose holder has let its lease end."""
     token = uuid4()
     head, *rows = await connection.fetch(
-        SQL["claim_fair"], channel, limit, token, lease, after, max_attempts, MOST_VISITS
+        SQL["claim_fair"], channel, limit, token, lease, after, max_attempts, MOST_VISITS, takes_over
     )
     deliveries = [
         Delivery(
@@ -68,8 +85,10 @@ async def extend_if_leased(connection: Connection | Pool, deliveries: Sequence[D
     return {row["id"] for row in await connection.fetch(SQL["extend_if_leased"], ids, tokens, lease)}
 
 
-async def record_if_leased(connection: Connection | Pool, settlements: Sequence[Settlement]) -> dict[int, str]:
-    """What each row's result was in the end, by id; those that were no longer ours are missing."""
+async def record_if_leased(
+    connection: Connection | Pool, settlements: Sequence[Settlement], withheld: Collection[int] = ()
+) -> dict[int, Recorded]:
+    """By id; rows that were no longer ours are missing. The marks of `withheld` (ids) silence nobody."""
     rows = await connection.fetch(
         SQL["record_if_leased"],
         [each.delivery.id for each in settlements],
@@ -81,8 +100,22 @@ async def record_if_leased(connection: Connection | Pool, settlements: Sequence[
         [each.pause for each in settlements],
         [each.counts for each in settlements],
         [each.address_is_dead for each in settlements],
+        [each.delivery.id not in withheld for each in settlements],
     )
-    return {row["id"]: row["result"] for row in rows}
+    return {row["id"]: Recorded(row["result"], row["unblocks"]) for row in rows}
+
+
+async def count_addresses(connection: Connection | Pool, channel: str) -> int:
+    return int(await connection.fetchval(SQL["count_addresses"], channel))
+
+
+async def count_recent_marks(connection: Connection | Pool, channel: str, within: timedelta) -> int:
+    return int(await connection.fetchval(SQL["count_recent_marks"], channel, within))
+
+
+async def purge_marks(connection: Connection | Pool, older_than: timedelta) -> int:
+    status = await connection.execute(SQL["purge_marks"], older_than)
+    return int(status.rpartition(" ")[2])
 
 
 async def skip_channel(connection: Connection | Pool, channel: str, *, reason: str, limit: int) -> int:
@@ -91,4 +124,7 @@ async def skip_channel(connection: Connection | Pool, channel: str, *, reason: s
 
 async def measure_channels(connection: Connection | Pool, channels: Sequence[str]) -> list[Measure]:
     rows = await connection.fetch(SQL["measure_channels"], list(channels))
-    return [Measure(row["channel_type"], row["oldest_seconds"] or 0.0, row["withdrawn"]) for row in rows]
+    return [
+        Measure(row["channel_type"], row["oldest_seconds"] or 0.0, row["overdue_seconds"] or 0.0, row["withdrawn"])
+        for row in rows
+    ]

@@ -18,9 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tablebell.testing import eventually
-
-from .processes import free_port
+from tablebell.testing import eventually, free_port
 
 # Exim, those of its libraries that a small system may lack, and what lets it find the user it expects to run as.
 PACKAGES = (

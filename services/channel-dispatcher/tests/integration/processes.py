@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,14 +10,8 @@ from pathlib import Path
 
 import httpx
 
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, eventually, free_port
 from tablebell_sandbox.testing import RunningSandbox
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def settings_for(database: Database, sandbox: RunningSandbox, credentials: Path) -> dict[str, str]:
@@ -56,6 +49,12 @@ class DispatcherProcess:
     async def metrics(self) -> str:
         async with httpx.AsyncClient(base_url=self.url, trust_env=False) as http:
             return (await http.get("/metrics")).text
+
+    def pause(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
         self._process.kill()

@@ -20,7 +20,9 @@ from channel_dispatcher.channels.slack import SlackSettings
 from channel_dispatcher.channels.sms import SmsSettings
 from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
+from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.recorder import Recorder
+from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
 from tablebell.outbox import Level, Outbox
 from tablebell.people import Channel
@@ -69,6 +71,10 @@ class Rig:
             given.append(row | columns)
         return await Outbox(Level.CHANNEL_SEND).append(self.pool, given)
 
+    def recorder(self, mark_least: int = 1000) -> Recorder:
+        marks = MarkLimit(self.service, share=0.02, window=timedelta(minutes=10), least=mark_least)
+        return Recorder(self.service, marks)
+
     def settings(self, channel: Channel, **changes: Any) -> ChannelSettings:
         sandbox = self.sandbox
         match channel:
@@ -97,7 +103,7 @@ class Rig:
         changes: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[dict[Channel, Dispatcher]]:
         """A whole dispatcher but for its HTTP side; at the end it stops as it would at SIGTERM."""
-        stop, recorder = Stop(), Recorder(self.service)
+        stop, recorder = Stop(), self.recorder()
         async with AsyncExitStack() as resources:
             dispatchers = {}
             for kind in KINDS:
@@ -109,16 +115,18 @@ class Rig:
                         pool=self.service,
                         recorder=recorder,
                         breaker=Breaker(time.monotonic, first_pause=0.3, longest_pause=0.5, ramp_seconds=0.2),
+                        suspects=Suspects(timedelta(seconds=0.3), timedelta(seconds=0.5)),
                         limits=settings.limits,
                         policy=policy,
                         wakeup=Wakeup(),
                         lease=timedelta(seconds=lease),
                         batch_size=500,
                         stop=stop,
+                        shared_address=kind.shared_address,
                     )
             async with asyncio.TaskGroup() as tasks:
                 recording = tasks.create_task(recorder.run())
-                keeper = LeaseKeeper(self.service, list(dispatchers.values()), timedelta(seconds=lease))
+                keeper = LeaseKeeper(self.service, list(dispatchers.values()), recorder, timedelta(seconds=lease))
                 keeping = tasks.create_task(keeper.run())
                 running = [tasks.create_task(each.run(poll)) for each in dispatchers.values()]
                 try:

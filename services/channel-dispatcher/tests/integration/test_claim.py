@@ -75,6 +75,21 @@ async def test_claims_at_the_same_time_never_share_a_row_and_leave_none(rig: Rig
     assert sorted(claimed) == sorted(ids)
 
 
+async def test_a_claim_says_that_there_is_more_while_any_restaurants_rows_are_free(rig: Rig) -> None:
+    """Two dispatchers at a rate limit have room for one row each: what the first holds must not hide the rest."""
+    for restaurant in range(1, 7):
+        await rig.add(SMS, restaurant_id=restaurant)
+    after, taken = 0, set[int]()
+    for left in range(5, -1, -1):
+        claimed = await claim(rig, 1, after=0 if left % 2 else after)
+        taken |= {delivery.id for delivery in claimed.deliveries}
+        after = claimed.reached
+        assert (len(claimed.deliveries), claimed.more) == (1, True), f"{left} rows are left"
+    assert len(taken) == 6
+    last = await claim(rig, 1)
+    assert (len(last.deliveries), last.more) == (0, False)
+
+
 async def test_a_claim_that_took_everything_says_so(rig: Rig) -> None:
     await rig.add(SMS, 3)
     claimed = await claim(rig, 10)
@@ -89,13 +104,15 @@ async def test_a_claim_stays_on_its_indexes_whatever_the_history_and_the_backlog
     await rig.pool.execute("UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT'")
     for restaurant in (10, 11):
         await rig.add(SMS, 3000 if restaurant == 10 else 1, restaurant_id=restaurant)
+    await rig.pool.execute("UPDATE notification_channel_send SET reservation_id = id, aggregate_version = 1")
     await rig.pool.execute("VACUUM ANALYZE notification_channel_send")
-    nodes = await plan(rig.pool, store.SQL["claim_fair"], SMS, 48, uuid4(), LEASE, 0, 5, 300)
+    nodes = await plan(rig.pool, store.SQL["claim_fair"], SMS, 48, uuid4(), LEASE, 0, 5, 300, True)
     scans = [node for node in nodes if node.get("Relation Name") == "notification_channel_send"]
     scans = [node for node in scans if "Scan" in node["Node Type"]]
     assert scans
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
     assert "notification_channel_send_fair" in {node.get("Index Name") for node in nodes}
+    assert "notification_channel_send_order" in {node.get("Index Name") for node in nodes}
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 150
 
 

@@ -68,7 +68,8 @@ async def test_a_worker_that_lost_its_lease_changes_nothing_but_its_own_attempt(
     assert (row["is_sent"], row["lease_token"], row["provider_message_id"]) == (None, kept.token, None)
     first, second = await rig.attempts(row_id)
     assert (first["outcome"], second["outcome"]) == ("SENT", None), "the trace tells what was done"
-    assert await store.record_if_leased(rig.service, [Settlement(kept, "SENT")]) == {row_id: "SENT"}
+    recorded = await store.record_if_leased(rig.service, [Settlement(kept, "SENT")])
+    assert recorded == {row_id: store.Recorded("SENT", unblocks=False)}
 
 
 async def test_a_token_that_nobody_gave_out_writes_nothing(rig: Rig) -> None:

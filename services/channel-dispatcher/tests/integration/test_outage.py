@@ -64,7 +64,7 @@ REFUSALS: list[tuple[Channel, dict[str, Any]]] = [
     (EMAIL, {"kind": "smtp", "code": 535}),
     (SMS, {"kind": "http", "status": 401}),
     (PUSH, {"kind": "http", "status": 401}),
-    (PUSH, {"kind": "http", "status": 403}),
+    (PUSH, {"kind": "http", "status": 403, "code": "PERMISSION_DENIED"}),
     (PUSH, {"kind": "token", "status": 400}),
     (SLACK, {"kind": "http", "status": 403}),
 ]
@@ -76,14 +76,14 @@ async def test_bad_credentials_open_the_breaker_loudly_and_burn_nothing(
 ) -> None:
     login = {"smtp_url": f"smtp://user:secret@127.0.0.1:{rig.sandbox.smtp_port}"} if channel is EMAIL else {}
     await rig.sandbox.set_faults(SandboxChannel(channel), fault)
-    (row_id,) = await rig.add(channel)
+    ids = await rig.add(channel, 3)
     with capture_logs() as logs:
         async with rig.dispatching(channel, changes=login) as dispatchers:
             await eventually(lambda: dispatchers[channel].breaker.state is State.OPEN)
-            assert (await rig.row(row_id))["is_sent"] is None
+            assert {(await rig.row(row_id))["is_sent"] for row_id in ids} == {None}
             await rig.sandbox.set_faults(SandboxChannel(channel))
-            (row,) = await rig.settled(row_id)
-    assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
+            rows = await rig.settled(*ids)
+    assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     loud = [line for line in logs if line["log_level"] == "critical"]
     assert loud
     assert {line["event"] for line in loud} == {"provider_refuses_us"}

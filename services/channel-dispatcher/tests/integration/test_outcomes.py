@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from channel_dispatcher.metrics import OUTCOMES
+from channel_dispatcher.store import measure_channels
 from tablebell.outbox import Level, Outbox
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.retry import RetryPolicy
+from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
 from .rig import ADDRESSES, Rig
@@ -37,26 +39,51 @@ async def test_a_row_is_sent_once_and_every_step_is_on_record(rig: Rig, channel:
 
 PASSING = [
     (EMAIL, {"kind": "smtp", "code": 421}),
-    (EMAIL, {"kind": "smtp", "code": 450}),
-    (EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"}),
+    (EMAIL, {"kind": "smtp", "code": 451}),
+    (EMAIL, {"kind": "smtp", "code": 451, "at": "rcpt"}),
+    (EMAIL, {"kind": "smtp", "code": 451, "at": "mail"}),
+    (EMAIL, {"kind": "smtp", "code": 421, "at": "connect"}),
     (EMAIL, {"kind": "drop"}),
     (SMS, {"kind": "http", "status": 500}),
     (SMS, {"kind": "http", "status": 503}),
     (SMS, {"kind": "drop"}),
     (PUSH, {"kind": "http", "status": 503}),
+    (PUSH, {"kind": "token", "status": 503}),
     (SLACK, {"kind": "http", "status": 500}),
 ]
 
 
 @pytest.mark.parametrize(("channel", "fault"), PASSING, ids=str)
-async def test_what_may_pass_is_tried_again(rig: Rig, channel: Channel, fault: dict[str, Any]) -> None:
+async def test_what_may_pass_is_tried_again_and_costs_no_attempt_while_nobody_else_is_answered(
+    rig: Rig, channel: Channel, fault: dict[str, Any]
+) -> None:
     await rig.sandbox.set_faults(SandboxChannel(channel), fault | {"count": 1})
     (row_id,) = await rig.add(channel)
     async with rig.dispatching(channel):
         (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["attempt_count"]) == (True, 1)
+    assert [each["outcome"] for each in await rig.attempts(row_id)] == ["DOWN", "SENT"]
+    assert rig.sandbox.count(SandboxChannel(channel)).accepted == 1
+
+
+RECIPIENTS = [
+    {"code": 450},
+    {"code": 452, "text": "4.2.2 Mailbox full"},
+    {"code": 552, "text": "5.2.2 Mailbox full"},
+]
+
+
+@pytest.mark.parametrize("reply", RECIPIENTS, ids=str)
+async def test_a_mailbox_that_takes_nothing_now_is_tried_again_and_costs_an_attempt(
+    rig: Rig, reply: dict[str, Any]
+) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "at": "rcpt", "count": 1} | reply)
+    (row_id,) = await rig.add(EMAIL)
+    async with rig.dispatching(EMAIL):
+        (row,) = await rig.settled(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 2)
     assert [each["outcome"] for each in await rig.attempts(row_id)] == ["RETRY", "SENT"]
-    assert rig.sandbox.count(SandboxChannel(channel)).accepted == 1
+    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
 @pytest.mark.parametrize("channel", DURABLE_CHANNELS)
@@ -65,10 +92,43 @@ async def test_a_provider_that_does_not_answer_in_time_is_asked_again(rig: Rig, 
     (row_id,) = await rig.add(channel)
     async with rig.dispatching(channel, patience=0.3):
         (row,) = await rig.settled(row_id)
-    assert (row["is_sent"], row["attempt_count"]) == (True, 2)
+    assert (row["is_sent"], row["attempt_count"]) == (True, 1)
     keys = rig.sandbox.keys(SandboxChannel(channel))
-    assert len(keys) == 2
-    assert len(set(keys)) == 1, "both attempts carry the same key, by which the provider can tell"
+    assert len(keys) == 2, "the provider has taken both: what it did not answer in time may arrive twice"
+    assert len(set(keys)) == 1, "both attempts carry the same key"
+
+
+async def test_an_sms_that_twilio_took_in_spite_of_its_500_is_sent_twice_under_one_reference(rig: Rig) -> None:
+    """Creating a message is not idempotent (Twilio's error 20500), and no header makes it so."""
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "accept": True, "count": 1})
+    (row_id,) = await rig.add(SMS)
+    async with rig.dispatching(SMS):
+        (row,) = await rig.settled(row_id)
+    first, second = rig.sandbox.messages(SandboxChannel.SMS)
+    assert first.message_id != second.message_id == row["provider_message_id"]
+    assert first.key == second.key
+    assert not [name for name in first.headers if "idempotency" in name]
+
+
+async def test_a_row_that_is_put_off_again_and_again_is_seen(rig: Rig) -> None:
+    """A throttled row is always due in the future, so its due time tells nothing."""
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 429, "retry_after": 1})
+    due = datetime.now(UTC) - timedelta(minutes=10)
+    (row_id,) = await rig.add(SMS, next_attempt_at=due.isoformat())
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    (quiet,) = await rig.add(PUSH, next_attempt_at=tomorrow.isoformat())
+    await rig.pool.execute("UPDATE notification_channel_send SET created_at = now() - interval '1 day'")
+
+    async def is_put_off(times: int) -> bool:
+        return [each["outcome"] for each in await rig.attempts(row_id)].count("THROTTLED") >= times
+
+    async with rig.dispatching(SMS, PUSH):
+        await eventually(lambda: is_put_off(2))
+        measures = {each.channel: each for each in await measure_channels(rig.service, [SMS, PUSH])}
+    assert measures[SMS].oldest_seconds < 5
+    assert measures[SMS].overdue_seconds == pytest.approx(600, abs=60)
+    assert measures[PUSH].overdue_seconds == 0, "the end of the quiet hours is when it is first due"
+    assert (await rig.row(quiet))["first_due_at"] is None
 
 
 @pytest.mark.parametrize("channel", [SMS, PUSH, SLACK])
@@ -86,10 +146,12 @@ async def test_a_throttled_row_waits_as_long_as_it_is_told_and_loses_no_attempt(
 
 
 FINAL = [
-    (EMAIL, {"kind": "smtp", "code": 550}),
     (EMAIL, {"kind": "smtp", "code": 550, "at": "rcpt"}),
+    (EMAIL, {"kind": "smtp", "code": 550, "at": "rcpt", "text": "no such user"}),
     (SMS, {"kind": "invalid_number"}),
+    (SMS, {"kind": "http", "status": 400, "code": "21610"}),
     (PUSH, {"kind": "unregistered"}),
+    (PUSH, {"kind": "http", "status": 403, "code": "SENDER_ID_MISMATCH"}),
 ]
 
 
@@ -111,6 +173,27 @@ async def test_a_dead_address_is_final_at_once_and_marked_on_the_user(
         address,
     )
     assert dead["reason"] == row["last_error"] != ""
+
+
+REFUSED = [
+    (EMAIL, {"kind": "smtp", "code": 550, "text": "5.7.1 refused as spam"}),
+    (EMAIL, {"kind": "smtp", "code": 550, "text": "refused as spam"}),
+    (EMAIL, {"kind": "smtp", "code": 554}),
+    (EMAIL, {"kind": "smtp", "code": 552, "at": "mail", "text": "5.3.4 too big"}),
+    (SMS, {"kind": "http", "status": 400, "code": "21617"}),
+    (PUSH, {"kind": "http", "status": 400}),
+    (SLACK, {"kind": "http", "status": 400}),
+]
+
+
+@pytest.mark.parametrize(("channel", "fault"), REFUSED, ids=str)
+async def test_a_refused_message_is_final_and_marks_nobody(rig: Rig, channel: Channel, fault: dict[str, Any]) -> None:
+    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
+    (row_id,) = await rig.add(channel)
+    async with rig.dispatching(channel):
+        (row,) = await rig.settled(row_id)
+    assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
+    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
 async def test_what_waits_for_a_dead_address_is_skipped_without_asking_the_provider(rig: Rig) -> None:
@@ -143,24 +226,24 @@ async def test_a_requeued_row_is_tried_again_and_its_success_clears_the_mark(rig
 
 
 async def test_the_last_attempt_ends_it_with_the_reason(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
-    (row_id,) = await rig.add(SMS)
-    async with rig.dispatching(SMS):
+    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
+    (row_id,) = await rig.add(EMAIL)
+    async with rig.dispatching(EMAIL):
         (row,) = await rig.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXHAUSTED", 5)
-    assert "HTTP 503" in row["last_error"]
+    assert "RCPT: 450" in row["last_error"]
     assert [each["attempt"] for each in await rig.attempts(row_id)] == [1, 2, 3, 4, 5]
-    assert rig.sandbox.count(SandboxChannel.SMS).refused == 5
+    assert rig.sandbox.count(SandboxChannel.EMAIL).refused == 5
 
 
 async def test_a_row_is_never_tried_past_its_time(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
+    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
     in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
-    (row_id,) = await rig.add(SMS, not_after=in_a_minute)
-    async with rig.dispatching(SMS, policy=RetryPolicy(5, (timedelta(minutes=2),))):
+    (row_id,) = await rig.add(EMAIL, not_after=in_a_minute)
+    async with rig.dispatching(EMAIL, policy=RetryPolicy(5, (timedelta(minutes=2),))):
         (row,) = await rig.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 1)
-    assert "HTTP 503" in row["last_error"]
+    assert "RCPT: 450" in row["last_error"]
 
 
 async def test_a_row_whose_time_is_over_is_not_sent_at_all(rig: Rig) -> None:
@@ -214,7 +297,7 @@ async def test_every_outcome_is_counted(rig: Rig) -> None:
         await rig.settled(*ids)
     counted = _outcomes(SMS) - before
     assert counted.pop("untried", 0) <= 3, "what the throttled channel had in hand"
-    assert counted == {"sent": 2, "retry": 1, "throttled": 1, "undeliverable": 1, "expired": 1}
+    assert counted == {"sent": 2, "down": 1, "throttled": 1, "undeliverable": 1, "expired": 1}
 
 
 def _outcomes(channel: Channel) -> Counter[str]:

@@ -24,7 +24,11 @@ def breaker(clock: Clock) -> Breaker:
 
 
 def opened(breaker: Breaker) -> None:
-    assert [breaker.unreachable() for _ in range(3)] == [False, False, True]
+    assert [breaker.unreachable(target, certain=False) for target in "abc"] == [False, False, True]
+
+
+def unreachable(breaker: Breaker, target: str = "a") -> bool:
+    return breaker.unreachable(target, certain=False)
 
 
 def test_it_lets_everything_through_at_first(breaker: Breaker) -> None:
@@ -38,10 +42,19 @@ def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
 
 def test_an_answer_in_between_starts_the_count_anew(breaker: Breaker) -> None:
     for _ in range(5):
-        breaker.unreachable()
-        breaker.unreachable()
-        breaker.answered()
+        unreachable(breaker, "a")
+        unreachable(breaker, "b")
+        assert breaker.answered()
     assert breaker.state is State.CLOSED
+
+
+def test_one_target_alone_does_not_open_it_however_often_it_fails(breaker: Breaker) -> None:
+    assert not any(unreachable(breaker, "a") or unreachable(breaker, "b") for _ in range(10))
+    assert breaker.state is State.CLOSED
+
+
+def test_a_provider_that_is_certainly_not_there_needs_no_second_target(breaker: Breaker) -> None:
+    assert [breaker.unreachable("a", certain=True) for _ in range(3)] == [False, False, True]
 
 
 def test_after_the_pause_one_message_is_let_through(breaker: Breaker, clock: Clock) -> None:
@@ -55,20 +68,20 @@ def test_each_probe_that_fails_doubles_the_pause_up_to_the_longest(breaker: Brea
     pauses = []
     for _ in range(4):
         clock.now += breaker.cool_down
-        assert breaker.unreachable()
+        assert unreachable(breaker)
         pauses.append(breaker.cool_down)
     assert pauses == [2.0, 4.0, 4.0, 4.0]
 
 
 def test_a_late_failure_of_what_was_on_its_way_changes_nothing(breaker: Breaker) -> None:
     opened(breaker)
-    assert not breaker.unreachable()
+    assert not unreachable(breaker)
     assert breaker.cool_down == 1.0
 
 
 def test_a_late_answer_to_what_was_on_its_way_does_not_close_it(breaker: Breaker) -> None:
     opened(breaker)
-    breaker.answered()
+    assert not breaker.answered()
     assert breaker.state is State.OPEN
 
 
@@ -86,7 +99,7 @@ def test_an_answered_probe_closes_it_and_the_channel_ramps_up(breaker: Breaker, 
 def test_the_next_outage_starts_with_the_first_pause_again(breaker: Breaker, clock: Clock) -> None:
     opened(breaker)
     clock.now += 1.0
-    breaker.unreachable()
+    unreachable(breaker)
     clock.now += 2.0
     breaker.answered()
     opened(breaker)
@@ -94,16 +107,17 @@ def test_the_next_outage_starts_with_the_first_pause_again(breaker: Breaker, clo
 
 
 def test_one_throttled_message_stops_nobody_else(breaker: Breaker) -> None:
-    breaker.throttled(30)
-    assert breaker.allowance(16) == 16
+    breaker.throttled("a", 30)
+    breaker.throttled("a", 30)
+    assert breaker.allowance(16) == 16, "one device has a limit of its own"
     breaker.answered()
-    breaker.throttled(30)
+    breaker.throttled("b", 30)
     assert breaker.allowance(16) == 16
 
 
 def test_two_throttled_in_a_row_stop_the_channel_until_the_wish_is_over(breaker: Breaker, clock: Clock) -> None:
-    breaker.throttled(30)
-    breaker.throttled(20)
+    breaker.throttled("a", 30)
+    breaker.throttled("b", 20)
     assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.THROTTLED, 0, 20)
     clock.now += 20
     assert (breaker.state, breaker.allowance(16)) == (State.CLOSED, 1)

@@ -45,6 +45,10 @@ def test_throttling_outages_and_what_was_not_tried_cost_no_attempt() -> None:
     assert (throttled.result, throttled.counts, throttled.pause) == ("THROTTLED", False, timedelta(seconds=9))
     down = settled(ProviderDown("refused"), attempt=5)
     assert (down.result, down.counts, down.pause) == ("DOWN", False, COOL)
+    held = settle(delivery(), ProviderDown("503", after=timedelta(seconds=9)), POLICY, COOL, timedelta(seconds=4))
+    assert held.pause == timedelta(seconds=9), "the provider's own wish"
+    held = settle(delivery(), ProviderDown("503"), POLICY, COOL, timedelta(seconds=4))
+    assert held.pause == COOL + timedelta(seconds=4), "other rows are the next to probe it"
     untried = settled(NotTried("stopping"), attempt=5)
     assert (untried.result, untried.counts, untried.pause) == ("UNTRIED", False, COOL)
 

@@ -4,10 +4,10 @@ import asyncio
 import sys
 from functools import partial
 
-from event_relay import store
 from event_relay.courier import Courier
 from event_relay.gauges import Gauges
 from event_relay.ledger import Ledger
+from event_relay.orphans import release_orphans
 from event_relay.purge import Purge
 from event_relay.relay import Relay
 from event_relay.settings import Settings
@@ -17,6 +17,7 @@ from tablebell.logs import configure_logs
 from tablebell.outbox import CLAIMING, Level, Outbox
 from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
+from tablebell.purging import keep_purging
 from tablebell.rabbit import Publisher, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.settings import load
@@ -33,14 +34,14 @@ NAMESPACE = 42
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
         open_pool(settings.database_url, SERVICE, settings.database_pool_size, CLAIMING) as pool,
-        open_broker(settings.amqp_url, SERVICE) as broker,
+        open_broker(settings.amqp_url, SERVICE, for_publishing=True) as broker,
         asyncio.TaskGroup() as tasks,
     ):
         outbox = Outbox(Level.EVENT)
         listener = Listener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
-        partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, store.release_orphans, wakeup)
-        publisher = Publisher(broker, declare_events, confirm_seconds=None)
+        partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, release_orphans, wakeup)
+        publisher = Publisher(broker, declare_events, confirm_seconds=None, window=settings.batch_size)
         policy = RetryPolicy.exponential(settings.max_attempts)
         relay = Relay(
             pool=pool,
@@ -54,7 +55,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             lease=settings.lease,
             poll_seconds=settings.relay_poll_seconds,
         )
-        purge = Purge(pool, outbox, relay, settings.retention)
+        purge = Purge(pool, outbox, settings.retention)
         gauges = Gauges(pool, outbox, relay, partitions)
         health = Health(
             stop, {"postgres": partial(check, pool), "rabbitmq": broker.check, "partitions": partitions.check}
@@ -65,7 +66,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         if settings.relay_wakeups:
             tasks.create_task(listener.run(stop), name="listener")
         tasks.create_task(relay.run(stop), name="relay")
-        tasks.create_task(purge.run(settings.relay_purge_seconds, stop), name="purge")
+        tasks.create_task(keep_purging("purge", purge.run_once, settings.relay_purge_seconds, stop), name="purge")
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
 
 

@@ -130,6 +130,9 @@ class Courier:
         except Exception as error:  # noqa: BLE001 - a row that nobody foresaw must not stop all the others
             return Refused(f"unpublishable: {describe(error)}")
         began = time.monotonic()
-        outcome = await self._publisher.publish(message)
+        try:
+            outcome = await self._publisher.publish(message)
+        except Exception as error:  # noqa: BLE001 - nor must a message that the client library cannot encode
+            return Refused(f"unpublishable: {describe(error)}")
         metrics.CONFIRM_SECONDS.observe(time.monotonic() - began)
         return outcome

@@ -25,6 +25,8 @@ class Gauges:
         for status in STATUSES:
             metrics.ROWS.labels(status).set(counts[status].rows if status in counts else 0)
         metrics.OLDEST_PENDING.set(_age(counts["PENDING"].oldest) if "PENDING" in counts else 0)
+        due = [counts[status].first_due for status in STATUSES if status in counts and status != "DEAD"]
+        metrics.OVERDUE.set(_age(min(due)) if due else 0)
         metrics.LAG.set(await store.measure_lag(self._pool))
 
 

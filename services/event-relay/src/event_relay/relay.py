@@ -6,8 +6,11 @@ planned event or retry will be due, so that it leaves in time.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import timedelta
+
+import structlog
 
 from event_relay import store
 from event_relay.courier import Courier
@@ -15,11 +18,13 @@ from event_relay.ledger import Ledger
 from event_relay.sweep import Sweep
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Batch, Outbox
+from tablebell.outbox import Batch, Outbox, Position, blame_row, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.postgres import Pool
 from tablebell.rabbit import Broker
 from tablebell.wakeups import Wakeup
+
+log = structlog.get_logger(__name__)
 
 LOOK_AGAIN_SECONDS = 0.5
 """A wake-up may mean that something was planned: how soon after it the plans are looked at."""
@@ -86,20 +91,33 @@ class Relay:
             overlaps = self.busy
             claimed_at = time.monotonic()
             after = self._sweep.begin_claim()
-            batch = await self._outbox.claim(
-                self._pool,
-                sorted(owned),
-                limit=self._batch_size,
-                lease=self._lease,
-                after=after,
-                token=self._courier.token,
-            )
+            batch = await self._claim(sorted(owned), after)
             unblocked = self._sweep.end_claim(batch)
             if batch.rows:
                 self.in_flight += len(batch.rows)
                 self._deliveries.create_task(self._deliver(batch, claimed_at, use.pop_all()), name="delivery")
             # What is held back may wait for what is in flight: to go on now would be to look at the same rows in vain.
             return unblocked or (batch.more and (bool(batch.rows) or not overlaps))
+
+    async def _claim(self, partitions: Sequence[int], after: Position) -> Batch:
+        token = self._courier.token
+        try:
+            return await self._outbox.claim(
+                self._pool, partitions, limit=self._batch_size, lease=self._lease, after=after, token=token
+            )
+        except Exception as error:
+            blame_row(error)
+            log.exception("claim_failed")
+        async with self._pool.acquire() as connection:
+            return await claim_one_by_one(
+                self._outbox,
+                connection,
+                partitions,
+                limit=self._batch_size,
+                lease=self._lease,
+                after=after,
+                token=token,
+            )
 
     async def _broker_is_there(self) -> bool:
         pause = self._resume_at - time.monotonic()

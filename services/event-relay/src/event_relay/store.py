@@ -23,8 +23,16 @@ async def look_ahead(connection: Executor, partitions: Sequence[int], after: Pos
     return Outlook(row["due"], row["next_in"])
 
 
-async def release_orphans(connection: Connection, partitions: Sequence[int]) -> list[int]:
-    return [row["id"] for row in await connection.fetch(SQL["release_orphans"], partitions)]
+async def find_orphans(connection: Connection, partitions: Sequence[int]) -> list[int]:
+    return [row["id"] for row in await connection.fetch(SQL["find_orphans"], partitions)]
+
+
+async def release_orphans(connection: Connection, ids: Sequence[int]) -> list[int]:
+    return [row["id"] for row in await connection.fetch(SQL["release_orphans"], ids)]
+
+
+async def bury_orphan(connection: Connection, row_id: int, error: str) -> bool:
+    return await connection.fetchval(SQL["bury_orphan"], row_id, error) is not None
 
 
 async def measure_lag(connection: Executor) -> float:

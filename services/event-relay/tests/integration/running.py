@@ -13,14 +13,7 @@ from pydantic import SecretStr
 from event_relay.__main__ import serve_until
 from event_relay.settings import Settings
 from tablebell.lifecycle import Stop
-from tablebell.testing import Database
-from tablebell.web import bind
-
-
-def free_port() -> int:
-    with bind("127.0.0.1", 0) as listening:
-        port: int = listening.getsockname()[1]
-        return port
+from tablebell.testing import Database, free_port
 
 
 def settings_for(database: Database, amqp_url: SecretStr, **changes: Any) -> Settings:
@@ -60,6 +53,10 @@ class RelayProcess:
     def freeze(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
         """As a crash does it: without a word."""

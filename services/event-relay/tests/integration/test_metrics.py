@@ -1,10 +1,14 @@
 """What an operator sees: health and metrics of a running relay."""
 
+from datetime import UTC, datetime, timedelta
+
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
 from event_relay.settings import Settings
+from tablebell.postgres import Pool
 from tablebell.testing import Database, eventually
 
 from .running import running_relay
@@ -55,6 +59,31 @@ async def test_the_metrics_tell_rows_age_lag_rate_latency_failures_and_partition
     assert 0 < after["relay_oldest_pending_seconds", ""] < 20
     assert 0 < after["relay_lag_seconds", ""] < 20
     assert before["relay_lag_seconds", ""] == 0
+
+
+PUT_OFF = """
+UPDATE event_outbox
+   SET status = 'FAILED', available_at = now() + interval '1 minute', first_due_at = now() - interval '1 hour'
+ WHERE id = $1
+"""
+
+
+async def test_an_event_that_is_put_off_again_and_again_is_seen_and_a_planned_one_is_not_late(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
+) -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    planned, _ = await source.commit(event(1, 2, schedule_key="reminder-2h", available_at=tomorrow), event(2, 1))
+    await pool.execute("UPDATE event_outbox SET created_at = now() - interval '9 days' WHERE id = $1", planned)
+    async with running_relay(database, amqp_url, relay_poll_seconds=600.0) as settings:
+        await eventually(lambda: is_ready(settings))
+        await eventually(lambda: stream.arrivals == [(2, 1)])
+        (put_off,) = await source.commit(event(3, 1, available_at=tomorrow))
+        before = await scrape(settings)
+        await pool.execute(PUT_OFF, put_off)
+        after = await scrape(settings)
+    assert before["relay_overdue_seconds", ""] == 0
+    assert after["relay_overdue_seconds", ""] == pytest.approx(3600, abs=30)
+    assert after["relay_lag_seconds", ""] == 0
 
 
 async def has_settled(source: Source) -> bool:

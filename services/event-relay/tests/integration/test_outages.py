@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
+import httpx
 import pytest
 from pydantic import SecretStr
 
@@ -56,6 +57,63 @@ async def test_postgresql_restarted_in_the_middle_loses_nothing(
     async with listening(amqp_url) as stream:
         in_order = {aggregate: list(range(1, 7)) for aggregate in range(AGGREGATES)}
         await eventually(lambda: stream.first_arrivals() == in_order)
+
+
+@pytest.mark.timeout(120)
+async def test_a_memory_alarm_multiplies_nothing_and_holds_nothing_claimed(
+    database: Database, amqp_url: SecretStr, source: Source, servers: Servers, pool: Pool
+) -> None:
+    """The broker may take a second for a batch: during the alarm that passes several times."""
+    batch = 100
+    await bind_queue(amqp_url)
+    async with running_relay(database, amqp_url, batch_size=batch, lease_seconds=2) as settings:
+        loading = asyncio.create_task(commit_slowly(source, range(1, 61), pause=0.1))
+        async with servers.alarm(), httpx.AsyncClient(base_url=http_url(settings.port)) as http:
+            await eventually(lambda: is_blocked(http))
+            await asyncio.sleep(8)
+            assert await is_blocked(http)
+            assert await pool.fetchval("SELECT count(*) FROM event_outbox WHERE status = 'PROCESSING'") == 0
+            assert await pool.fetchval("SELECT count(*) FROM event_outbox WHERE status = 'PENDING'") > 5 * batch
+        await loading
+        await eventually(lambda: source.all_are("PUBLISHED"), within=30)
+        await eventually(lambda: is_ready(http_url(settings.port)))
+    assert await pool.fetchval("SELECT max(retry_count) FROM event_outbox") == 0
+    async with listening(amqp_url) as stream:
+        in_order = {aggregate: list(range(1, 61)) for aggregate in range(AGGREGATES)}
+        await eventually(lambda: stream.first_arrivals() == in_order)
+        await asyncio.sleep(1)
+        assert stream.repeated() <= batch
+
+
+@pytest.mark.timeout(60)
+async def test_with_an_alarm_on_from_the_start_nothing_is_claimed_and_nothing_comes_twice(
+    database: Database, amqp_url: SecretStr, source: Source, servers: Servers, pool: Pool
+) -> None:
+    await bind_queue(amqp_url)
+    async with servers.alarm():
+        async with running_relay(database, amqp_url, lease_seconds=2):
+            await commit_slowly(source, range(1, 21), pause=0.1)
+            await asyncio.sleep(3)
+            assert await source.all_are("PENDING")
+        assert await pool.fetchval("SELECT count(last_error) FROM event_outbox") == 0
+    async with running_relay(database, amqp_url), listening(amqp_url) as stream:
+        await eventually(lambda: len(stream.arrivals) == 20 * AGGREGATES, within=30)
+        await eventually(lambda: source.all_are("PUBLISHED"))
+        assert stream.repeated() == 0
+
+
+def http_url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+async def is_ready(url: str) -> bool:
+    async with httpx.AsyncClient(base_url=url) as http:
+        return (await http.get("/health/ready")).status_code == 200
+
+
+async def is_blocked(http: httpx.AsyncClient) -> bool:
+    answer = await http.get("/health/ready")
+    return answer.status_code == 503 and "takes no messages" in answer.json()["because"].get("rabbitmq", "")
 
 
 async def commit_slowly(source: Source, versions: Iterable[int], pause: float) -> None:

@@ -116,6 +116,18 @@ async def test_a_follower_goes_out_as_soon_as_the_one_before_it_is_confirmed_wit
     assert stream.repeated() == 0
 
 
+async def test_more_events_of_one_version_than_a_batch_holds_leave_in_the_order_of_their_ids(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream
+) -> None:
+    """As from somebody who reads all of their notifications: one aggregate, one version."""
+    async with running_relay(database, amqp_url, batch_size=10, relay_poll_seconds=600.0):
+        await source.commit(*(event(1, 1, payload={"number": number}) for number in range(35)), event(1, 2))
+        await eventually(lambda: source.all_are("PUBLISHED"))
+        await eventually(lambda: len(stream.messages) == 36)
+    numbers = [json.loads(message.body)["data"].get("number") for message in stream.messages]
+    assert numbers == [*range(35), None]
+
+
 async def test_versions_that_were_committed_out_of_order_arrive_in_order(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:

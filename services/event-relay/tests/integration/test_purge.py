@@ -1,9 +1,11 @@
 """Published events go after their retention; nothing else does."""
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
-from types import SimpleNamespace
-from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
@@ -14,7 +16,8 @@ from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually
 
 from .running import running_relay
-from .source import Source
+from .source import Source, event
+from .stream import Stream, bind_queue
 
 FILL = """
 INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at, created_at)
@@ -22,12 +25,12 @@ SELECT 'RESERVATION_REQUESTED', number, 1, '{}', $2, CASE WHEN $2 = 'PUBLISHED' 
        now() - $3::interval
   FROM generate_series(1, $1::integer) AS number
 """
+BASIC_ACK = (60).to_bytes(2) + (80).to_bytes(2)  # class and method, as a confirm bears them
 EIGHT_DAYS, SIX_DAYS, WEEK = timedelta(days=8), timedelta(days=6), timedelta(days=7)
 
 
-def purge_of(pool: Pool, *, busy: bool = False) -> Purge:
-    relay: Any = SimpleNamespace(busy=busy)
-    return Purge(pool, Outbox(Level.EVENT), relay, WEEK)
+def purge_of(pool: Pool) -> Purge:
+    return Purge(pool, Outbox(Level.EVENT), WEEK)
 
 
 async def test_a_relay_deletes_what_is_past_its_retention_in_bounded_bites_and_leaves_the_rest(
@@ -65,7 +68,50 @@ async def test_one_relay_purges_at_a_time(source: Source, pool: Pool) -> None:
     assert await source.statuses() == {}
 
 
-async def test_a_busy_relay_puts_the_purge_off(source: Source, pool: Pool) -> None:
+@asynccontextmanager
+async def held_up(amqp_url: SecretStr) -> AsyncIterator[SecretStr]:
+    """A broker that takes messages and confirms none while this lasts: the relay always has something in flight."""
+    parts = urlsplit(amqp_url.get_secret_value())
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, hold: bytes | None) -> None:
+        while data := await reader.read(65536):
+            if hold is None or hold not in data:
+                writer.write(data)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_broker, to_broker = await asyncio.open_connection(parts.hostname, parts.port)
+        with contextlib.suppress(OSError):
+            await asyncio.gather(forward(reader, to_broker, hold=None), forward(from_broker, writer, hold=BASIC_ACK))
+
+    proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    login = parts.netloc.rpartition("@")[0]
+    try:
+        yield SecretStr(urlunsplit(parts._replace(netloc=f"{login}@127.0.0.1:{port}")))
+    finally:
+        proxy.close()
+
+
+async def test_a_relay_that_always_has_something_in_flight_purges_all_the_same(
+    database: Database, amqp_url: SecretStr, source: Source, pool: Pool
+) -> None:
+    await bind_queue(amqp_url)
+    await pool.execute(FILL, 2 * BITE + 500, "PUBLISHED", EIGHT_DAYS)
+    await source.commit(event(1, 1))
+    async with held_up(amqp_url) as url, running_relay(database, url, relay_purge_seconds=0.2, retention_days=7):
+        await eventually(lambda: source.all_are("PROCESSING"), within=8)
+
+
+async def test_a_row_that_cannot_be_deleted_does_not_end_the_relay(
+    database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
+) -> None:
     await pool.execute(FILL, 10, "PUBLISHED", EIGHT_DAYS)
-    assert await purge_of(pool, busy=True).run_once() is True
-    assert await source.statuses() == {"PUBLISHED": 10}
+    await pool.execute("CREATE TABLE clings (id bigint REFERENCES event_outbox)")
+    await pool.execute("INSERT INTO clings SELECT min(id) FROM event_outbox")
+    async with running_relay(database, amqp_url, relay_purge_seconds=0.1, retention_days=7):
+        await asyncio.sleep(0.5)
+        await source.commit(event(1, 1))
+        await eventually(lambda: stream.arrivals == [(1, 1)])
+        await pool.execute("DROP TABLE clings")
+        await eventually(lambda: purged(source, {"PUBLISHED": 1}))

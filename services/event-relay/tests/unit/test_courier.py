@@ -31,6 +31,9 @@ class Broker:
     def answer(self, aggregate: int, version: int, outcome: PublishOutcome) -> None:
         self._answers[aggregate, version].set_result(outcome)
 
+    def fail(self, aggregate: int, version: int, error: Exception) -> None:
+        self._answers[aggregate, version].set_exception(error)
+
 
 @pytest.fixture
 def broker() -> Broker:
@@ -62,6 +65,18 @@ def deliver(
 ) -> asyncio.Task[Report]:
     batch = Batch(token or courier.token, rows, START, more=False)  # type: ignore[arg-type]
     return asyncio.create_task(courier.deliver(batch, claimed_at or time.monotonic()))
+
+
+async def test_a_message_that_the_client_library_cannot_encode_fails_alone(courier: Courier, broker: Broker) -> None:
+    delivery = deliver(courier, row(1, 1), row(1, 2), row(2, 1))
+    await eventually(lambda: len(broker.published) == 2)
+    broker.fail(1, 1, ValueError("no such type"))
+    broker.answer(2, 1, Confirmed())
+    report = await delivery
+    assert report.confirmed == [201]
+    (failure,) = report.failed
+    assert (failure.id, failure.error) == (101, "unpublishable: ValueError: no such type")
+    assert [failure.id for failure in report.put_back] == [102]
 
 
 async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_else_does(
@@ -117,6 +132,25 @@ async def test_what_follows_a_batch_that_ran_out_of_time_is_put_back_unsent(cour
     assert [failure.id for failure in (await second).put_back] == [102]
     assert broker.published == [(1, 1)]
     assert courier.token != token
+
+
+async def test_a_batch_whose_time_was_over_before_it_began_is_put_back_unsent(courier: Courier, broker: Broker) -> None:
+    """As after a stop of the whole process between the claim and the delivery."""
+    report = await deliver(courier, row(1, 1), row(2, 1), claimed_at=time.monotonic() - 60)
+    assert sorted(failure.id for failure in report.put_back) == [101, 201]
+    assert broker.published == []
+
+
+async def test_a_batch_whose_time_runs_out_while_the_process_stands_still_goes_no_further(
+    courier: Courier, broker: Broker
+) -> None:
+    delivering = deliver(courier, row(1, 1), row(1, 2), claimed_at=time.monotonic() - 4.9)
+    await eventually(lambda: broker.published == [(1, 1)])
+    broker.answer(1, 1, Confirmed())
+    time.sleep(0.2)  # noqa: ASYNC251 - the whole process stands still; the confirm has arrived meanwhile
+    report = await delivering
+    assert broker.published == [(1, 1)]
+    assert {failure.id for failure in report.put_back} >= {102}
 
 
 @pytest.mark.parametrize("outcome", [Refused("unroutable"), Unreachable("away")])

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
+from notification_fanout.catch_up import CatchUp
 from notification_fanout.expander import Expander
+from notification_fanout.frame_backlog import FrameBacklog
 from notification_fanout.gauges import Gauges
 from notification_fanout.listener import Listener
 from notification_fanout.live import Live
@@ -22,6 +24,7 @@ from tablebell.outbox import CLAIMING, Level
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, check, open_pool
+from tablebell.purging import keep_purging
 from tablebell.rabbit import Consumer, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.settings import load
@@ -40,9 +43,10 @@ PLANNED_ONCE = CLAIMING | {"plan_cache_mode": "force_generic_plan"}
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
         open_pool(settings.database_url, SERVICE, settings.database_pool_size, PLANNED_ONCE) as pool,
-        open_broker(settings.amqp_url, SERVICE) as broker,
+        open_broker(settings.amqp_url, SERVICE) as consuming,
+        open_broker(settings.amqp_url, SERVICE, for_publishing=True) as publishing,
         open_announcer(pool) as announcer,
-        contextlib.aclosing(Live(broker)) as live,
+        contextlib.aclosing(Live(publishing)) as live,
         asyncio.TaskGroup() as tasks,
     ):
         ear = wakeups.Listener(settings.database_url, SERVICE)
@@ -65,28 +69,49 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
                 announcer.announce(Level.NOTIFICATION)
 
         purge = Purge(pool, retention=timedelta(days=settings.retention_days))
-        for audience in Audience:
-            consumer = Consumer(
-                broker,
+        backlog = FrameBacklog(pool, live)
+        consumers = [
+            Consumer(
+                consuming,
                 EVENT_QUEUES[audience],
                 DEAD_QUEUE,
                 Listener(audience, pool, live, announce).handle,
                 declare_events,
                 batch_size=settings.listener_batch_size,
                 linger_seconds=settings.listener_linger_seconds,
+                hold_seconds=settings.consumer_timeout_seconds / 2,
+                dead_letters=publishing,
+                recovery=CatchUp(pool, audience, settings.listener_batch_size),
             )
-            tasks.create_task(consumer.run(stop), name=audience.listener)
+            for audience in Audience
+        ]
+
+        async def check_brokers() -> None:
+            await consuming.check()
+            await publishing.check()
+
+        async def check_listeners() -> None:
+            for consumer in consumers:
+                await consumer.check()
+
+        for consumer in consumers:
+            tasks.create_task(consumer.run(stop), name=consumer.queue)
         tasks.create_task(ear.run(stop), name="ear")
         tasks.create_task(partitions.run(stop), name="partitions")
         tasks.create_task(
             keep_running("expander", expander.run_once, announced, settings.notification_poll_seconds, stop),
             name="expander",
         )
-        tasks.create_task(
-            keep_running("purge", purge.run_once, Wakeup(), settings.purge_poll_seconds, stop), name="purge"
-        )
+        tasks.create_task(keep_running("frames", backlog.run_once, Wakeup(), backlog.patience, stop), name="frames")
+        tasks.create_task(keep_purging("purge", purge.run_once, settings.purge_poll_seconds, stop), name="purge")
         health = Health(
-            stop, {"postgres": partial(check, pool), "rabbitmq": broker.check, "partitions": partitions.check}
+            stop,
+            {
+                "postgres": partial(check, pool),
+                "rabbitmq": check_brokers,
+                "partitions": partitions.check,
+                "listeners": check_listeners,
+            },
         )
         app = health_app(SERVICE, health, Gauges(pool).refresh)
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")

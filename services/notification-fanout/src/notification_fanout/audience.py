@@ -21,7 +21,7 @@ AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
     EventType.NOTIFICATION_READ: (),
 }
 
-# A reservation has moved on: what was told of an earlier version and has not been sent yet need not be sent any more.
+# A reservation has moved on: a question that staff were asked about an earlier version is settled.
 MOVING = frozenset(
     {
         EventType.RESERVATION_ACCEPTED,
@@ -31,10 +31,7 @@ MOVING = frozenset(
         EventType.RESERVATION_CANCELLED,
     }
 )
-OUTDATED: Mapping[Audience, tuple[EventType, ...]] = {
-    RESTAURANT: (EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED),
-    CUSTOMER: (EventType.RESERVATION_REMINDER_DUE,),
-}
+QUESTIONS = (EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED)
 
 # Planned long before they are told: their version says nothing about their place in the story.
 PLANNED = frozenset({EventType.RESERVATION_REMINDER_DUE, EventType.RESERVATION_VISIT_ENDED})
@@ -71,6 +68,11 @@ def reads_note(audience: Audience) -> bool:
 
 def is_told(event_type: EventType, audience: Audience) -> bool:
     return audience in AUDIENCES[event_type]
+
+
+def is_news(event_type: EventType, audience: Audience) -> bool:
+    """Whether this audience is told of a new version of the reservation by it."""
+    return is_told(event_type, audience) and event_type not in PLANNED
 
 
 def channels_for(event_type: EventType) -> frozenset[Channel]:

@@ -27,12 +27,15 @@ class Told:
     audience: Audience
     reservation_id: int
     restaurant_id: int
+    version: int
     properties: dict[str, Any]
     headers: dict[str, str]
     shared: bool
     read_by_user_id: int | None
     resolution: Resolution | None
     has_moved_on: bool
+    superseded_by: str | None
+    """The next event of the reservation that this audience was told of."""
 
     @cached_property
     def data(self) -> ReservationData:
@@ -45,11 +48,11 @@ class Told:
     @property
     def withdrawn_because(self) -> str | None:
         """Why nobody needs to hear of it any more; None while it matters."""
-        if not self.shared:
-            return None
-        if self.resolution is not None:
+        if self.shared and self.resolution is not None:
             return f"handled by {self.resolution.actor_name} ({self.resolution.action})"
-        return "the reservation has moved on" if self.has_moved_on else None
+        if self.shared and self.has_moved_on:
+            return "the reservation has moved on"
+        return self.superseded_by and f"superseded by {self.superseded_by}"
 
 
 def told(event: Row, standing: Row | None) -> Told:
@@ -70,13 +73,22 @@ def told(event: Row, standing: Row | None) -> Told:
         audience=Audience(event["audience"]),
         reservation_id=event["reservation_id"],
         restaurant_id=event["restaurant_id"],
+        version=event["aggregate_version"],
         properties=event["properties"],
         headers=event["headers"],
         shared=event["shared_read"],
         read_by_user_id=event["read_by_user_id"],
         resolution=resolution,
         has_moved_on=bool(standing and standing["has_moved_on"]),
+        superseded_by=superseding(standing["next_event_type"], standing["next_version"])
+        if standing is not None and standing["next_version"] is not None
+        else None,
     )
+
+
+def superseding(event_type: str, version: int) -> str:
+    """How a reason names the event that makes an earlier one obsolete."""
+    return f"{event_type} (version {version})"
 
 
 def reader(row: Row) -> Reader:

@@ -3,12 +3,11 @@
 One transaction per batch: claim, lock, look up, write L2, emit the frames, complete L1, commit. A crash anywhere undoes
 all but the frames, which come again with the rest; so a dead expander leaves no lease to wait for.
 
-The frames are emitted before the commit, but the durable channels do not depend on them: while RabbitMQ is away L2 is
-committed all the same, and L1 stays open, without counting an attempt, until its frames have been taken. Expanding a
-row again changes nothing in L2.
+The frames are emitted before the commit, but the durable channels do not depend on them: frames that RabbitMQ does not
+take are stored in the same transaction (live.py). Expanding a row again changes nothing in L2.
 
 A row that cannot be expanded fails alone: after an error the batch is undone and done again row by row, each in a
-savepoint.
+savepoint. A row that cannot be claimed, or whose failure cannot be recorded, is buried with the reason.
 """
 
 import asyncio
@@ -16,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -32,8 +32,8 @@ from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION
 from notification_fanout.render import Wording
 from notification_fanout.usefulness import is_urgent, not_after
 from tablebell.frames import Addressed, address, addressed
-from tablebell.outage import OUTAGES, describe
-from tablebell.outbox import Failure, Level, Outbox
+from tablebell.outage import describe
+from tablebell.outbox import Batch, Failure, Level, Outbox, blame_row, bury_alone, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
@@ -45,9 +45,9 @@ log = structlog.get_logger(__name__)
 
 Rows: TypeAlias = Sequence[asyncpg.Record]
 Written: TypeAlias = Sequence[asyncpg.Record]
+Claim: TypeAlias = Callable[..., Awaitable[Batch]]
 Expand: TypeAlias = Callable[[Connection, Rows, UUID], Awaitable[Written]]
 
-FRAME_PAUSE = timedelta(seconds=2)
 NO_PAUSE = timedelta(0)
 
 
@@ -98,12 +98,12 @@ class Expander:
     async def _run_once(self, partitions: Sequence[int]) -> bool:
         began = time.monotonic()
         try:
-            written, more = await self._expand_batch(partitions, self._expand_and_settle)
-        except OUTAGES:
-            raise
-        except Exception:
+            written, more = await self._expand_batch(partitions, self._outbox.claim, self._expand_and_settle)
+        except Exception as error:
+            blame_row(error)
             log.exception("expansion_failed")
-            written, more = await self._expand_batch(partitions, self._expand_one_by_one)
+            claim = partial(claim_one_by_one, self._outbox)
+            written, more = await self._expand_batch(partitions, claim, self._expand_one_by_one)
         if any(row["outcome"] == "OPEN" for row in written):
             self._announcer.announce(Level.CHANNEL_SEND)
         for row in written:
@@ -112,9 +112,9 @@ class Expander:
             EXPANSION.observe(time.monotonic() - began)
         return more
 
-    async def _expand_batch(self, partitions: Sequence[int], expand: Expand) -> tuple[Written, bool]:
+    async def _expand_batch(self, partitions: Sequence[int], claim: Claim, expand: Expand) -> tuple[Written, bool]:
         async with self._pool.acquire() as connection, connection.transaction():
-            batch = await self._outbox.claim(connection, partitions, limit=self._batch_size, lease=self._lease)
+            batch = await claim(connection, partitions, limit=self._batch_size, lease=self._lease)
             written = await expand(connection, batch.rows, batch.token) if batch.rows else []
         return written, batch.more
 
@@ -124,9 +124,8 @@ class Expander:
             try:
                 async with connection.transaction():
                     written += await self._expand_and_settle(connection, [row], token)
-            except OUTAGES:
-                raise
             except Exception as error:
+                blame_row(error)
                 log.exception("row_not_expanded", outbox_id=row["id"], notification_id=row["notification_id"])
                 await self._fail(connection, row, token, describe(error))
         return written
@@ -134,14 +133,10 @@ class Expander:
     async def _expand_and_settle(self, connection: Connection, rows: Rows, token: UUID) -> Written:
         with spanned("expand", {}):
             expansion = await self._expand(connection, rows)
-            reason = await self._live.emit(expansion.frames)
+            await self._live.emit(connection, expansion.frames)
         done = [row["id"] for row in rows if row["id"] not in set(expansion.orphans)]
-        if reason is None:
-            await self._outbox.complete_if_leased(connection, done, token)
-            EXPANDED.labels("PUBLISHED").inc(len(done))
-        else:
-            waiting = [Failure(identity, f"waits for its live frame: {reason}", FRAME_PAUSE) for identity in done]
-            await self._outbox.release_if_leased(connection, waiting, token)
+        await self._outbox.complete_if_leased(connection, done, token)
+        EXPANDED.labels("PUBLISHED").inc(len(done))
         if expansion.orphans:
             orphans = [
                 Failure(identity, "its notification or its person is gone", NO_PAUSE) for identity in expansion.orphans
@@ -152,7 +147,14 @@ class Expander:
 
     async def _fail(self, connection: Connection, row: asyncpg.Record, token: UUID, error: str) -> None:
         failure = Failure(row["id"], error, self._retry.pause_after(row["retry_count"] + 1))
-        statuses = await self._outbox.fail_if_leased(connection, [failure], token, self._retry.max_attempts)
+        try:
+            async with connection.transaction():
+                statuses = await self._outbox.fail_if_leased(connection, [failure], token, self._retry.max_attempts)
+        except Exception as error_of_record:
+            blame_row(error_of_record)
+            log.exception("failure_not_recorded", outbox_id=row["id"])
+            buried = await bury_alone(self._outbox, connection, failure, token=token)
+            statuses = {row["id"]: "DEAD"} if buried else {}
         for status in statuses.values():
             EXPANDED.labels(status).inc()
 
@@ -218,6 +220,8 @@ def channel_sends(person: asyncpg.Record, reader: Reader, event: Told, wordings:
             "user_type": person["user_type"],
             "user_id": person["user_id"],
             "restaurant_id": event.restaurant_id,
+            "reservation_id": event.reservation_id,
+            "aggregate_version": event.version,
             "recipient": answer.recipient,
             "message": wording.message(answer.channel, person["name"], links).model_dump(),
             "headers": event.headers,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from notification_fanout.metrics import OUTBOX_OLDEST, OUTBOX_ROWS
+from notification_fanout.metrics import OUTBOX_OLDEST, OUTBOX_ROWS, OVERDUE
 from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool
 
@@ -22,3 +22,5 @@ class Gauges:
             count = counts.get(status)
             OUTBOX_ROWS.labels(status).set(count.rows if count else 0)
             OUTBOX_OLDEST.labels(status).set((now - count.oldest).total_seconds() if count else 0)
+        due = [count.first_due for count in counts.values() if count.status != "DEAD"]
+        OVERDUE.set(max(0.0, (now - min(due)).total_seconds()) if due else 0)

@@ -1,4 +1,8 @@
-"""The four languages: their texts (`templates/<code>.toml`) and how they write a time and a number of people. Pure."""
+"""The four languages: their texts (`templates/<code>.toml`), dates and plurals. Pure.
+
+Names of days and months, the clock and plural rules come from Babel (the Unicode CLDR). The pattern of a date belongs
+to a language's texts, because it has to fit into their sentences.
+"""
 
 import tomllib
 from collections.abc import Mapping
@@ -8,6 +12,9 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from babel import Locale
+from babel.dates import format_datetime
 
 from notification_fanout.audience import AUDIENCES
 from tablebell.events import EventType
@@ -27,31 +34,33 @@ class Template:
 @dataclass(frozen=True, eq=False)
 class Language:
     code: str
+    locale: Locale
     greeting: str
     footer: str
-    person: str
-    people: str
+    party_forms: Mapping[str, str]
+    """By CLDR plural category; `other` is always there."""
     when_pattern: str
+    when_at_one_pattern: str
+    """For times from 1:00 to 1:59, where three of the languages have another preposition."""
     short_pattern: str
-    clock: int
-    weekdays: tuple[str, ...]
-    months: tuple[str, ...]
     labels: Mapping[str, str]
     templates: Mapping[tuple[EventType, Audience], Template]
 
     def party(self, size: int) -> str:
-        return f"{size} {self.person if size == 1 else self.people}"
+        form = self.party_forms.get(self.locale.plural_form(size), self.party_forms["other"])
+        return form.format(size=size)
 
     def when(self, instant: datetime, timezone: str) -> str:
-        """Friday 20 November 2026 at 8:30 pm, as the clock on the restaurant's wall will show it."""
-        return _written(self, self.when_pattern, instant, timezone)
+        """Friday 20 November 2026 at 8:30 pm, in the restaurant's time zone."""
+        local = instant.astimezone(ZoneInfo(timezone))
+        return _format(self, self.when_at_one_pattern if local.hour == 1 else self.when_pattern, local)
 
     def short(self, instant: datetime, timezone: str) -> str:
-        return _written(self, self.short_pattern, instant, timezone)
+        return _format(self, self.short_pattern, instant.astimezone(ZoneInfo(timezone)))
 
 
 def language_of(locale: str) -> Language:
-    """pt, pt_BR and PT-br are all Portuguese; what we do not speak is told in Italian."""
+    """pt, pt_BR and PT-br are all Portuguese. A language without texts falls back to Italian."""
     code = locale[:2].lower()
     return languages()[code if code in CODES else DEFAULT]
 
@@ -66,15 +75,13 @@ def _load(code: str) -> Language:
     given: dict[str, Any] = tomllib.loads(text)
     return Language(
         code=code,
+        locale=Locale.parse(given["locale"]),
         greeting=given["greeting"],
         footer=given["footer"],
-        person=given["person"],
-        people=given["people"],
+        party_forms=given["party"],
         when_pattern=given["when"],
+        when_at_one_pattern=given.get("when_at_one", given["when"]),
         short_pattern=given["short"],
-        clock=given["clock"],
-        weekdays=tuple(given["weekdays"]),
-        months=tuple(given["months"]),
         labels=given["labels"],
         templates={
             (event_type, audience): Template(**given[event_type][audience])
@@ -84,23 +91,6 @@ def _load(code: str) -> Language:
     )
 
 
-@lru_cache(maxsize=4096)  # the people of one batch read the same few times again and again
-def _written(language: Language, pattern: str, instant: datetime, timezone: str) -> str:
-    local = instant.astimezone(ZoneInfo(timezone))
-    weekday, month = language.weekdays[local.weekday()], language.months[local.month - 1]
-    return pattern.format(
-        weekday=weekday,
-        weekday_short=weekday[:3],
-        day=local.day,
-        month=month,
-        month_short=month[:3],
-        month_number=local.month,
-        year=local.year,
-        time=_time(local, language.clock),
-    )
-
-
-def _time(local: datetime, clock: int) -> str:
-    if clock == 12:
-        return f"{local.hour % 12 or 12}:{local.minute:02} {'am' if local.hour < 12 else 'pm'}"
-    return f"{local.hour:02}:{local.minute:02}"
+@lru_cache(maxsize=4096)  # one batch mentions the same few times again and again
+def _format(language: Language, pattern: str, local: datetime) -> str:
+    return format_datetime(local, pattern, locale=language.locale)

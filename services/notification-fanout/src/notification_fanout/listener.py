@@ -6,6 +6,7 @@ Within a batch the events of a reservation are told in the order of their versio
 since it has one reader at a time. A version that never comes holds up nothing.
 
 Frames for the screens (`resolved`, `read`) are emitted before the commit: after a crash in between they come again.
+Frames that RabbitMQ does not take are part of the transaction, so no batch ever waits for them.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +27,7 @@ from notification_fanout.render import Wording
 from tablebell.inbox import is_shared
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
-from tablebell.rabbit import BrokerAway, Delivery, Done, Poison, Verdict
+from tablebell.rabbit import Delivery, Done, Poison, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,7 @@ class Listener:
                 rows = [self._row(position, each) for position, each in enumerate(told)]
                 created, late = await store.append_notifications(connection, rows, self._audience)
             frames = await screens.frames_after(connection, self._audience, fresh)
-            if reason := await self._live.emit(frames):
-                raise BrokerAway(f"the frames of the batch cannot be emitted: {reason}")
+            await self._live.emit(connection, frames)
         unknown = {identity for identity, row in claimed.items() if not row["is_known"]}
         return Outcome(fresh, frozenset(unknown), created, late)
 

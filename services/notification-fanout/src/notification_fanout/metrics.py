@@ -24,10 +24,19 @@ LATENCY = Histogram(
     buckets=LATENCY_BUCKETS,
 )
 FRAMES = Counter("fanout_frames_total", "Frames that RabbitMQ took for the live channel")
+FRAMES_STORED = Counter(
+    "fanout_frames_stored_total", "Frames that RabbitMQ did not take at once; they are published later"
+)
+CAUGHT_UP = Counter(
+    "fanout_caught_up_total", "Events that were read from the outbox after the listener's queue was deleted", LISTENER
+)
 
 EXPANDED = Counter("fanout_expanded_total", "L1 rows brought to an end", ("status",))
 CHANNEL_SENDS = Counter("fanout_channel_sends_total", "L2 rows written", ("channel", "outcome"))
 EXPANSION = Histogram("fanout_expansion_seconds", "One batch from L1 to L2", buckets=LATENCY_BUCKETS)
 OUTBOX_ROWS = Gauge("fanout_outbox_rows", "L1 rows that are open or dead", ("status",))
 OUTBOX_OLDEST = Gauge("fanout_outbox_oldest_seconds", "Age of the oldest L1 row", ("status",))
+OVERDUE = Gauge(
+    "fanout_overdue_seconds", "How long ago the oldest open L1 row was first due, however often it was put off since"
+)
 PURGED = Counter("fanout_purged_total", "Rows deleted past their retention", ("table",))

@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class Purge:
-    def __init__(self, pool: Pool, *, retention: timedelta, limit: int = 5_000) -> None:
+    def __init__(self, pool: Pool, *, retention: timedelta, limit: int = 1_000) -> None:
         self._pool = pool
         self._retention = retention
         self._limit = limit

@@ -21,6 +21,7 @@ LONGEST_NAME = 60
 LONGEST_NOTE = 500
 SMS_CHARACTERS = 160
 SMS_NAME_LENGTHS = (40, 28, 20, 14, 10)
+PROPOSING = frozenset({EventType.RESERVATION_POSTPONED})
 
 # Where the greeting goes. NUL is in no text: `plain` leaves none in what people typed.
 GREETING = "\x00"
@@ -40,6 +41,7 @@ class Wording:
     """One event told to one audience in one language; the people of that audience share it."""
 
     def __init__(self, event_type: EventType, audience: Audience, language: Language, data: ReservationData) -> None:
+        self._event_type = event_type
         self._template: Template = language.templates[event_type, audience]
         self._audience = audience
         self._language = language
@@ -93,7 +95,9 @@ class Wording:
         return f"\n\n{self.text.body}\n\n{lines}\n\n-- \n{language.footer}", html
 
     def _details(self) -> dict[str, str]:
-        details = {label: self._fields[label] for label in ("restaurant", "customer", "when", "party")}
+        # A proposed time is the time to answer to; the text names the one that was asked for.
+        time = "proposed" if self._data.proposed_time and self._event_type in PROPOSING else "when"
+        details = {label: self._fields[label] for label in ("restaurant", "customer", time, "party")}
         if self._data.note and reads_note(self._audience):
             details["note"] = plain(self._data.note, LONGEST_NOTE)
         return details

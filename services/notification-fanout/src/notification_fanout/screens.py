@@ -1,7 +1,9 @@
 """What an event changes on the screens: who settled a question, who read it, and what need not be sent any more.
 
-The API withdraws what its decision settles, and the expander what had been settled before; here it is done once more by
-the event, so that it holds however the decision was taken.
+A later event makes what the same people were told before obsolete: it is withdrawn with that reason, if it is not sent
+yet. What the expander writes afterwards, it writes as withdrawn (`Told.withdrawn_because`). A question to staff is also
+withdrawn by the API, in the transaction of the decision; here it is done once more by the event, so that it holds
+however the decision was taken.
 """
 
 from collections import defaultdict
@@ -12,17 +14,19 @@ from uuid import UUID
 import asyncpg
 
 from notification_fanout import store
-from notification_fanout.audience import MOVING, OUTDATED
+from notification_fanout.audience import MOVING, QUESTIONS, is_news
+from notification_fanout.copies import superseding
 from notification_fanout.incoming import Incoming, NotificationEvent, ReservationEvent
 from tablebell.events import EventType
 from tablebell.frames import Addressed, Frame, ReadFrame, ResolvedFrame, address, addressed
+from tablebell.outbox import withdraw_channel_sends
 from tablebell.people import Audience
 from tablebell.postgres import Connection
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A notification that an event of this batch settled. Without a frame when there was nothing to decide."""
+    """A notification that an event of this batch settled or superseded. It has a frame if it was a question."""
 
     event_notification_id: int
     reason: str
@@ -34,10 +38,12 @@ async def frames_after(connection: Connection, audience: Audience, events: Seque
     settled = [
         *await _settled_by_moves(connection, audience, events),
         *_settled_by_word(audience, events),
+        *await _superseded(connection, audience, events),
     ]
-    if settled:
-        ids, reasons = [each.event_notification_id for each in settled], [each.reason for each in settled]
-        await store.withdraw_channel_sends(connection, ids, reasons, audience)
+    # The first reason counts: a question that somebody handled is not called superseded as well.
+    reasons = {each.event_notification_id: each.reason for each in reversed(settled)}
+    if reasons:
+        await withdraw_channel_sends(connection, list(reasons), list(reasons.values()), audience.user_type)
     reads = [each for each in _concerning(audience, events) if each.event.event_type is EventType.NOTIFICATION_READ]
     shared: list[tuple[int, Frame]] = [
         (each.event_notification_id, each.frame) for each in settled if each.frame is not None
@@ -56,10 +62,10 @@ async def _settled_by_moves(connection: Connection, audience: Audience, events: 
     for each in events:
         if isinstance(each, ReservationEvent) and each.event.event_type in MOVING:
             moves[each.data.reservation_id].append(each)
-    if audience not in OUTDATED or not moves:
+    if audience is not Audience.RESTAURANT or not moves:
         return []
     latest = {reservation: max(map(_version, line)) for reservation, line in moves.items()}
-    told = await store.lock_outdated(connection, list(latest), list(latest.values()), audience, OUTDATED[audience])
+    told = await store.lock_outdated(connection, list(latest), list(latest.values()), audience, QUESTIONS)
     if not told:
         return []
     resolutions = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in told])}
@@ -69,7 +75,7 @@ async def _settled_by_moves(connection: Connection, audience: Audience, events: 
     for row, move in pairs:
         last[move.event.event_id] = max(row["aggregate_version"], last.get(move.event.event_id, 0))
     return [
-        _settle(audience, row, move, resolutions.get(row["id"]))
+        _settle(row, move, resolutions.get(row["id"]))
         for row, move in pairs
         if row["aggregate_version"] == last[move.event.event_id]
     ]
@@ -79,13 +85,27 @@ def _next_move(line: Sequence[ReservationEvent], version: int) -> ReservationEve
     return min((each for each in line if _version(each) > version), key=_version)
 
 
-def _settle(
-    audience: Audience, told: asyncpg.Record, move: ReservationEvent, resolution: asyncpg.Record | None
-) -> Settled:
+async def _superseded(connection: Connection, audience: Audience, events: Sequence[Incoming]) -> list[Settled]:
+    """What this audience was told of an earlier version. Planned events (reminders) supersede nothing: the acceptance
+    whose version they bear has done that."""
+    news: dict[int, list[ReservationEvent]] = defaultdict(list)
+    for each in events:
+        if isinstance(each, ReservationEvent) and _version(each) > 1 and is_news(each.event.event_type, audience):
+            news[each.data.reservation_id].append(each)
+    if not news:
+        return []
+    latest = {reservation: max(map(_version, line)) for reservation, line in news.items()}
+    told = await store.lock_outdated(connection, list(latest), list(latest.values()), audience, None)
+    pairs = [(row["id"], _next_move(news[row["reservation_id"]], row["aggregate_version"]).event) for row in told]
+    return [
+        Settled(identity, f"superseded by {superseding(by.event_type, by.aggregate_version)}", None)
+        for identity, by in pairs
+    ]
+
+
+def _settle(told: asyncpg.Record, move: ReservationEvent, resolution: asyncpg.Record | None) -> Settled:
     """By whoever is known to have decided it first; where nobody is, by who moved the reservation on."""
     actor = move.data.actor
-    if audience is not Audience.RESTAURANT:
-        return Settled(told["id"], f"the reservation has moved on ({move.event.event_type})", None)
     if resolution is not None and resolution["action_type"] is not None:
         frame = ResolvedFrame(
             event_notification_id=told["id"],

@@ -12,5 +12,7 @@ class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings
     listener_batch_size: Annotated[int, Field(ge=1, le=1_000)] = 100
     listener_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.0
     expander_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.002
+    consumer_timeout_seconds: Seconds = 1800.0
+    """RabbitMQ's `consumer_timeout`: a batch that cannot be handled is given back after half of it."""
     notification_poll_seconds: Seconds = 5.0
     purge_poll_seconds: Seconds = 600.0

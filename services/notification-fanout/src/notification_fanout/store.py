@@ -1,7 +1,7 @@
 """One function per block of `sql/queries.sql`: each takes a connection and never commits."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -39,15 +39,9 @@ async def lock_outdated(
     reservation_ids: Sequence[int],
     versions: Sequence[int],
     audience: Audience,
-    event_types: Sequence[str],
+    event_types: Sequence[str] | None,
 ) -> Rows:
     return await connection.fetch(SQL["lock_outdated"], reservation_ids, versions, audience, event_types)
-
-
-async def withdraw_channel_sends(
-    connection: Connection, event_notification_ids: Sequence[int], reasons: Sequence[str], audience: Audience
-) -> None:
-    await connection.execute(SQL["withdraw_channel_sends"], event_notification_ids, reasons, audience.user_type)
 
 
 async def find_recipients(connection: Connection, event_notification_ids: Sequence[int]) -> Rows:
@@ -69,6 +63,41 @@ async def find_readers(connection: Connection, notification_ids: Sequence[int], 
 async def append_channel_sends(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Rows:
     """What was written, by channel and outcome; a row that was there before is not among it."""
     return await connection.fetch(SQL["append_channel_sends"], rows)
+
+
+async def append_live_frame(connection: Connection, message: bytes) -> None:
+    await connection.execute(SQL["append_live_frame"], message)
+
+
+async def lock_live_frames(connection: Connection) -> bool:
+    return bool(await connection.fetchval(SQL["lock_live_frames"]))
+
+
+async def list_live_frames(connection: Connection, limit: int) -> Rows:
+    return await connection.fetch(SQL["list_live_frames"], limit)
+
+
+async def delete_live_frames(connection: Connection, ids: Sequence[int]) -> None:
+    await connection.execute(SQL["delete_live_frames"], ids)
+
+
+async def request_catch_up(connection: Connection, listener: str) -> None:
+    await connection.execute(SQL["request_catch_up"], listener)
+
+
+async def find_catch_up(connection: Connection, listener: str) -> datetime | None:
+    requested_at: datetime | None = await connection.fetchval(SQL["find_catch_up"], listener)
+    return requested_at
+
+
+async def finish_catch_up(connection: Connection, listener: str, requested_at: datetime) -> None:
+    await connection.execute(SQL["finish_catch_up"], listener, requested_at)
+
+
+async def list_unprocessed_events(
+    connection: Connection, listener: str, reach: timedelta, after: int, limit: int
+) -> Rows:
+    return await connection.fetch(SQL["list_unprocessed_events"], listener, reach, after, limit)
 
 
 async def lock_purge(connection: Connection) -> bool:

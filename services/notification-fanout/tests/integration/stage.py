@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -26,7 +25,7 @@ from tablebell.frames import Addressed, decode_frames
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool, prepare_connection
 from tablebell.rabbit import Broker, Confirmed, Delivery, Outgoing, Publisher
-from tablebell.testing import Database
+from tablebell.testing import Database, free_port
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, LIVE_EXCHANGE, declare_events, declare_live
 
 SLOT = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
@@ -116,6 +115,9 @@ class Stage:
     async def count(self, table: str, where: str = "true") -> int:
         return int(await self.pool.fetchval(f"SELECT count(*) FROM {table} WHERE {where}"))
 
+    async def is_empty(self, table: str) -> bool:
+        return await self.count(table) == 0
+
     async def is_settled(self) -> bool:
         """Nothing is left to expand, and no listener holds an event back."""
         return not await self.count("notification_outbox", "status IN ('PENDING', 'PROCESSING', 'FAILED')")
@@ -204,12 +206,6 @@ class Stage:
             found.append(dict(one.headers))
         await channel.close()
         return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def frames_of(frames: Sequence[Addressed], kind: str) -> list[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -13,9 +13,12 @@ import pytest
 from notification_fanout import listener
 from notification_fanout.__main__ import PARTITION_NAMESPACE, nothing_to_free
 from notification_fanout.expander import Expander
+from notification_fanout.gauges import Gauges
 from notification_fanout.live import Live
+from notification_fanout.metrics import OVERDUE
 from tablebell.events import EventType
 from tablebell.lifecycle import Stop
+from tablebell.outage import OUTAGES
 from tablebell.outbox import Level
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
@@ -217,14 +220,26 @@ async def test_while_rabbitmq_is_away_mail_goes_on_and_the_frames_come_later(sta
     async with expander(stage, away) as expanding:
         await expanding.run_once()
     assert await stage.count("notification_channel_send", "is_sent IS NULL") == 9
-    assert await stage.count("notification_outbox", "status = 'FAILED' AND retry_count = 0") == 3
-    assert await stage.count("notification_outbox", "last_error LIKE 'waits for its live frame%'") == 3
-    await stage.pool.execute("UPDATE notification_outbox SET available_at = now()")
-    async with stage.screens() as frames, expander(stage) as expanding:
-        await expanding.run_once()
-        await eventually(lambda: len(frames) == 3)
-    assert await stage.count("notification_channel_send") == 9
     assert await stage.count("notification_outbox", "status = 'PUBLISHED'") == 3
+    assert await stage.count("live_frame") == 1
+    async with stage.screens() as frames, stage.replica():
+        await eventually(lambda: len(frames) == 3)
+        await eventually(lambda: stage.is_empty("live_frame"))
+    assert await stage.count("notification_channel_send") == 9
+
+
+async def test_while_its_frames_are_put_off_a_notification_gets_older(stage: Stage) -> None:
+    """It is due again two seconds later each time, so its due time tells nothing."""
+    await tell(stage, requested(1))
+    await stage.pool.execute("UPDATE notification_outbox SET available_at = now() - interval '1 hour'")
+    async with expander(stage, Broker(stage.amqp_url, "never connected")) as expanding:
+        for _ in range(2):
+            await expanding.run_once()
+            assert await stage.count("notification_outbox", "status = 'FAILED' AND available_at > now()") == 3
+            await Gauges(stage.pool).refresh()
+            ((sample,),) = (metric.samples for metric in OVERDUE.collect())
+            assert sample.value == pytest.approx(3600, abs=30)
+            await stage.pool.execute("UPDATE notification_outbox SET available_at = now()")
 
 
 async def test_a_crash_between_the_frames_and_the_commit_sends_the_frames_again_rather_than_never(stage: Stage) -> None:
@@ -269,6 +284,58 @@ async def test_a_row_that_cannot_be_expanded_fails_alone_and_is_buried_in_the_en
         await expanding.run_once()
     assert await stage.count("notification_outbox", "status = 'DEAD'") == 4
     assert await stage.count("notification_channel_send") == 15
+
+
+async def refuse(stage: Stage, condition: str) -> None:
+    """From now on the database refuses such a change of L1."""
+    await stage.pool.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$"
+    )
+    await stage.pool.execute(
+        f"""CREATE TRIGGER refuse BEFORE UPDATE ON notification_outbox FOR EACH ROW
+            WHEN (NEW.id = 2 AND {condition}) EXECUTE FUNCTION refuse()"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("refused", "status", "error"),
+    [
+        ("NEW.status = 'PROCESSING'", "DEAD", "the row could not be claimed: RaiseError: refused"),
+        ("NEW.status = 'PUBLISHED'", "DEAD", "RaiseError: refused"),
+        ("NEW.status IN ('PUBLISHED', 'FAILED')", "DEAD", "RaiseError: refused"),
+        ("NEW.status IN ('PUBLISHED', 'FAILED', 'DEAD')", "PROCESSING", None),
+        ("NEW.status IN ('PROCESSING', 'DEAD')", "PENDING", None),
+    ],
+    ids=["claim", "complete", "complete and fail", "complete, fail and bury", "claim and bury"],
+)
+async def test_a_row_that_the_database_refuses_stops_nobody_else(
+    stage: Stage, refused: str, status: str, error: str | None
+) -> None:
+    await tell(stage, requested(1), requested(2))
+    await refuse(stage, refused)
+    async with expander(stage) as expanding:
+        await expanding.run_once()
+        await expanding.run_once()
+        row = await stage.pool.fetchrow("SELECT status, last_error FROM notification_outbox WHERE id = 2")
+        assert row is not None
+        assert tuple(row) == (status, error)
+        assert await stage.count("notification_outbox", "status = 'PUBLISHED'") == 5
+        await tell(stage, requested(3))
+        await expanding.run_once()
+    assert await stage.count("notification_outbox", "status = 'PUBLISHED'") == 8
+
+
+async def test_a_missing_right_concerns_every_row_so_no_attempt_is_counted(stage: Stage) -> None:
+    await tell(stage, requested(1), requested(2))
+    await stage.pool.execute("REVOKE INSERT ON notification_channel_send FROM tablebell_notification_fanout")
+    async with expander(stage) as expanding:
+        for _ in range(3):
+            with pytest.raises(OUTAGES):
+                await expanding.run_once()
+        assert await stage.count("notification_outbox", "status = 'PENDING' AND retry_count = 0") == 6
+        await stage.pool.execute("GRANT INSERT ON notification_channel_send TO tablebell_notification_fanout")
+        await expanding.run_once()
+    assert await stage.count("notification_outbox", "status = 'PUBLISHED'") == 6
 
 
 async def test_a_batch_takes_as_many_statements_for_many_rows_as_for_one(stage: Stage) -> None:

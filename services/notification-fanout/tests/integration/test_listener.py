@@ -55,6 +55,17 @@ async def test_replicas_that_hold_the_same_messages_at_the_same_time_create_ever
     assert await stage.count("notification_outbox") == 60
 
 
+async def test_an_event_whose_processing_was_forgotten_is_told_to_nobody_again(stage: Stage) -> None:
+    """Published again after the retention: what was told stands in the way of telling it twice, and is no poison."""
+    old, new = requested(1), requested(2)
+    await listener(stage, stage.pool).handle([delivered(old)])
+    await stage.pool.execute("DELETE FROM processed_event")
+    verdicts = await listener(stage, stage.pool).handle([delivered(old), delivered(new)])
+    assert verdicts == [Done(), Done()]
+    assert await stage.count("event_notification") == 2
+    assert await stage.count("notification") == await stage.count("notification_outbox") == 6
+
+
 async def test_a_message_twice_in_one_batch_counts_once(stage: Stage) -> None:
     once = delivered(requested(1))
     assert await listener(stage, stage.pool).handle([once, once, once]) == [Done(), Done(), Done()]

@@ -50,8 +50,8 @@ async def test_a_decision_reaches_every_member_of_staff_and_withdraws_what_was_n
     )
     assert await stage.count("notification_channel_send", withdrawn) == 8
     assert await stage.count("notification_channel_send", "outcome = 'SENT'") == 1
-    # Only what staff were asked is settled: everybody else is still told.
-    assert await stage.count("notification_channel_send", "user_type <> 'RESTAURANT_USER' AND is_sent IS NOT NULL") == 0
+    # Admins are not told of an acceptance, so that nothing supersedes the request.
+    assert await stage.count("notification_channel_send", "user_type = 'ADMIN_USER' AND is_sent IS NOT NULL") == 0
 
 
 async def test_who_has_left_the_restaurant_sees_nothing_of_what_happens_there(stage: Stage) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from notification_fanout.purge import Purge
 from tablebell.postgres import open_pool
-from tablebell.testing import Servers, eventually
+from tablebell.testing import Servers, eventually, free_port
 
-from .stage import Stage, free_port, requested
+from .stage import Stage, requested
 
 
 async def test_metrics_tell_what_each_listener_did(stage: Stage) -> None:
@@ -82,7 +82,7 @@ async def test_what_is_past_its_retention_is_purged_in_bounded_steps(stage: Stag
     await stage.pool.execute("UPDATE processed_event SET processed_at = now() - interval '8 days'")
     await stage.pool.execute("UPDATE notification_outbox SET published_at = now() - interval '8 days'")
     await stage.tell(requested(4))
-    async with stage.replica():
+    async with stage.replica(purge_poll_seconds=0.5):
         await eventually(lambda: stage.count("notification_outbox", "published_at > now() - interval '1 day'"))
         await eventually(lambda: _only_the_new_is_left(stage))
 

@@ -132,9 +132,45 @@ def test_the_same_moment_reads_differently_where_the_clock_differs() -> None:
     assert languages()["it"].short(slot, "America/New_York") == "mer 1/7 19:30"
 
 
+def test_a_time_between_one_and_two_takes_the_preposition_of_one() -> None:
+    slot = datetime(2026, 11, 21, 1, 15, tzinfo=UTC)
+    texts = [languages()[code].when(slot, "UTC") for code in CODES]
+    assert texts == [
+        "sabato 21 novembre 2026 all\u20191:15",
+        "Saturday 21 November 2026 at 1:15 am",
+        "sábado 21 de noviembre de 2026 a la 1:15",
+        "sábado, 21 de novembro de 2026, à 1:15",
+    ]
+
+
+def test_every_month_has_a_short_form_of_its_own() -> None:
+    for code in CODES:
+        months = {languages()[code].short(datetime(2027, month, 4, 20, tzinfo=UTC), "UTC") for month in range(1, 13)}
+        assert len(months) == 12
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_mail_about_a_proposal_shows_the_proposed_time_as_the_time(code: str) -> None:
+    language = languages()[code]
+    data = sample("Anna Bianchi", "Da Anna", None)
+    wording = Wording(EventType.RESERVATION_POSTPONED, Audience.CUSTOMER, language, data)
+    email = wording.message(Channel.EMAIL, "Anna", {})
+    assert isinstance(email, EmailMessage)
+    assert data.proposed_time is not None
+    proposed = language.when(data.proposed_time, data.timezone)
+    assert f"{language.labels['proposed']}: {proposed}" in email.text
+    assert f"{language.labels['when']}: " not in email.text
+
+
 def test_one_guest_is_a_person_and_two_are_people() -> None:
     assert [languages()[code].party(1) for code in CODES] == ["1 persona", "1 person", "1 persona", "1 pessoa"]
     assert [languages()[code].party(2) for code in CODES] == ["2 persone", "2 people", "2 personas", "2 pessoas"]
+    assert [languages()[code].party(1000) for code in CODES] == [
+        "1000 persone",
+        "1000 people",
+        "1000 personas",
+        "1000 pessoas",
+    ]
 
 
 def test_the_restaurant_hears_of_a_new_reservation_in_the_words_of_the_contract() -> None:
@@ -152,7 +188,7 @@ def test_the_note_is_read_by_who_cooks_and_who_wrote_it_and_by_nobody_else() -> 
 def test_the_preview_shows_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--event", "RESERVATION_ACCEPTED", "--audience", "CUSTOMER", "--channel", "EMAIL", "--locale", "es"]
     assert preview(given) == 0
-    assert "Subject: Reserva confirmada" in capsys.readouterr().out
+    assert "Subject: Tu reserva está confirmada" in capsys.readouterr().out
 
 
 def test_the_preview_refuses_what_nobody_is_told(capsys: pytest.CaptureFixture[str]) -> None:

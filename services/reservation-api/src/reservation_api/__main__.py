@@ -10,11 +10,11 @@ from reservation_api.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
-from tablebell.loop import keep_running
 from tablebell.postgres import check, open_pool
+from tablebell.purging import keep_purging
 from tablebell.settings import load
 from tablebell.tracing import configure_tracing
-from tablebell.wakeups import Wakeup, open_announcer
+from tablebell.wakeups import open_announcer
 from tablebell.web import serve
 
 SERVICE = "reservation-api"
@@ -31,7 +31,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         health = Health(stop, {"postgres": partial(check, pool)})
         app = build_app(settings, pool, announcer, idempotency, health)
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
-        purging = keep_running("idempotency-keys", idempotency.purge_once, Wakeup(), PURGE_SECONDS, stop)
+        purging = keep_purging("idempotency-keys", idempotency.purge_once, PURGE_SECONDS, stop)
         tasks.create_task(purging, name="purge")
 
 

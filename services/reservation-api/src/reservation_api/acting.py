@@ -5,6 +5,7 @@ reminders, and what was still to be sent about the old version withdrawn. Locks 
 then the customer's limits, then what staff share about it, then its sends.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,8 @@ from reservation_api.people import Person
 from reservation_api.problem import Handled, Kind, Problem, not_found
 from reservation_api.reservations import ReservationView, view
 from reservation_api.telling import reservation_event
+from tablebell.outbox import withdraw_channel_sends
+from tablebell.people import UserType
 from tablebell.postgres import Connection
 
 
@@ -76,14 +79,13 @@ class Held:
             decides=True,
         )
         if shared:
-            reason = f"handled by {person.name} ({rule.action})"
-            await store.withdraw_channel_sends(self.connection, [one["id"] for one in shared], reason)
-        if self.reservation.status is Status.ACCEPTED:
+            await withdraw_shared(self.connection, shared, f"handled by {person.name} ({rule.action})")
+        if Status.ACCEPTED in (self.reservation.status, after.status):  # a dead reminder may have been requeued since
             await store.withdraw_planned_events(self.connection, self.id, f"the reservation is {after.status} now")
         events = [reservation_event(self.row, after, at, rule.event_type, actor=person.actor, action=rule.action)]
         if after.status is Status.ACCEPTED:
             events += self._reminders(after, at)
-        await store.append_events(self.connection, events)
+        await self._append(events)
         changed = {field: getattr(after, field) for field in ("status", "version", "slot_time", "party_size", "note")}
         return view({**dict(self.row), **changed, "proposed_time": after.proposed_time, "updated_at": at})
 
@@ -102,6 +104,13 @@ class Held:
         except asyncpg.UniqueViolationError:
             raise double_booking(_field_of_time(act)) from None
 
+    async def _append(self, events: list[dict[str, Any]]) -> None:
+        try:
+            await store.append_events(self.connection, events)
+        except asyncpg.UniqueViolationError as error:
+            # An operator requeued a dead reminder between the withdrawal and this: done again, it is withdrawn too.
+            raise asyncpg.SerializationError("a reminder was requeued at the same time") from error
+
     def _reminders(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
         planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), at)
         return [reservation_event(self.row, after, at, one.event_type, planned=one) for one in planned]
@@ -116,6 +125,12 @@ class Held:
 
 def _field_of_time(act: Act) -> str:
     return "slotTime" if act is Act.CHANGE else "actionType"
+
+
+async def withdraw_shared(connection: Connection, shared: Sequence[store.Row], reason: str) -> None:
+    """Withdraw what is not sent yet of these shared notifications (lock_shared_notifications)."""
+    ids = [one["id"] for one in shared]
+    await withdraw_channel_sends(connection, ids, [reason] * len(ids), UserType.RESTAURANT_USER)
 
 
 def already_handled(action: store.Row) -> Problem:

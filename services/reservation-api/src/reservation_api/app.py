@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 from starlette.responses import HTMLResponse
 
+from reservation_api.address_admin import AddressAdmin
 from reservation_api.asking import Asking
 from reservation_api.auth import Auth
 from reservation_api.bodies import StrictBodies
@@ -85,7 +86,7 @@ def build_app(
     app.include_router(restaurant_routes(auth, reservations, deciding))
     app.include_router(notification_routes(auth, Inbox(pool, announcer), Responding(pool, deciding, announcer)))
     app.include_router(me_routes(auth, PreferenceBook(pool)))
-    app.include_router(admin_routes(auth, OutboxAdmin(pool, announcer), Tracing(pool)))
+    app.include_router(admin_routes(auth, OutboxAdmin(pool, announcer), AddressAdmin(pool), Tracing(pool)))
     mount_health(app, health)
 
     answer_with_problems(app)

@@ -5,13 +5,8 @@ In the memory of one process, since a limit protects that process; with n replic
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
-
-@dataclass(slots=True)
-class Bucket:
-    tokens: float
-    at: float
+from tablebell.token_bucket import TokenBucket
 
 
 class RateLimit:
@@ -22,7 +17,7 @@ class RateLimit:
         self._burst = float(burst)
         self._clock = clock
         self._remember = remember
-        self._buckets: dict[object, Bucket] = {}
+        self._buckets: dict[object, TokenBucket] = {}
 
     def take(self, who: object) -> float:
         """0 when the request may pass, else how many seconds to wait."""
@@ -31,19 +26,14 @@ class RateLimit:
         if bucket is None:
             if len(self._buckets) >= self._remember:
                 self._forget(now)
-            bucket = self._buckets[who] = Bucket(self._burst, now)
-        bucket.tokens = min(self._burst, bucket.tokens + (now - bucket.at) * self._per_second)
-        bucket.at = now
-        if bucket.tokens >= 1.0:
-            bucket.tokens -= 1.0
-            return 0.0
-        return (1.0 - bucket.tokens) / self._per_second
+            bucket = self._buckets[who] = TokenBucket(self._per_second, self._burst, now)
+        return bucket.take(now)
 
     def _forget(self, now: float) -> None:
         """A bucket that is full again is as good as none. If all are in use, the oldest half loses its count."""
         full_after = self._burst / self._per_second
-        kept = {who: bucket for who, bucket in self._buckets.items() if now - bucket.at < full_after}
+        kept = {who: bucket for who, bucket in self._buckets.items() if now - bucket.updated_at < full_after}
         if len(kept) >= self._remember:
-            by_age = sorted(kept, key=lambda who: kept[who].at)
+            by_age = sorted(kept, key=lambda who: kept[who].updated_at)
             kept = {who: kept[who] for who in by_age[len(by_age) // 2 :]}
         self._buckets = kept

@@ -9,7 +9,7 @@ from datetime import datetime
 from pydantic import ConfigDict, model_validator
 
 from reservation_api import store
-from reservation_api.acting import Held, already_handled
+from reservation_api.acting import Held, already_handled, withdraw_shared
 from reservation_api.deciding import Deciding
 from reservation_api.domain.reservation import CUSTOMER_ACTS, STAFF_ACTS, Act, Action
 from reservation_api.inbox import view
@@ -112,8 +112,7 @@ async def _resolve(held: Held, person: Person, notification: store.Row, action: 
         held.connection, held.id, notification["aggregate_version"], *person.key
     )
     at = await _append_action(held, person, notification, action, decides=True)
-    reason = f"handled by {person.name} ({action})"
-    await store.withdraw_channel_sends(held.connection, [one["id"] for one in shared], reason)
+    await withdraw_shared(held.connection, shared, f"handled by {person.name} ({action})")
     data = NotificationData(
         audience=person.audience,
         actor=person.actor,

@@ -163,10 +163,6 @@ async def append_action(
     return done
 
 
-async def withdraw_channel_sends(connection: Connection, event_notification_ids: Sequence[int], reason: str) -> None:
-    await connection.execute(SQL["withdraw_channel_sends"], event_notification_ids, reason)
-
-
 async def list_notifications(
     session: Session, user_type: UserType, user_id: int, before_id: int, limit: int
 ) -> list[Record]:
@@ -274,8 +270,24 @@ async def append_intervention(
     await connection.execute(SQL["append_intervention"], level, act, row_ids, chosen, admin_id)
 
 
-async def append_admin_read(connection: Connection, admin_id: int, subject: str, reservation_id: int) -> None:
-    await connection.execute(SQL["append_admin_read"], admin_id, subject, reservation_id)
+async def list_undeliverable_addresses(
+    session: Session,
+    *,
+    person: tuple[UserType | None, int | None],
+    channel: str | None,
+    reason: str | None,
+    after_id: int,
+    limit: int,
+) -> list[Record]:
+    return await session.fetch(SQL["list_undeliverable_addresses"], *person, channel, reason, after_id, limit)
+
+
+async def clear_undeliverable_addresses(connection: Connection, ids: Sequence[int]) -> list[Record]:
+    return await connection.fetch(SQL["clear_undeliverable_addresses"], ids)
+
+
+async def append_admin_read(session: Session, admin_id: int, subject: str, reservation_id: int) -> None:
+    await session.execute(SQL["append_admin_read"], admin_id, subject, reservation_id)
 
 
 async def trace_reservation(session: Session, reservation_id: int) -> Record | None:

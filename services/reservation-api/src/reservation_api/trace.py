@@ -7,8 +7,9 @@ from typing import Any
 from reservation_api import store
 from reservation_api.problem import not_found
 from reservation_api.reservations import ReservationView, view
+from reservation_api.transaction import in_transaction
 from tablebell.events import Wire
-from tablebell.postgres import Pool
+from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
 
 
@@ -102,26 +103,33 @@ class Tracing:
         self._pool = pool
 
     async def trace(self, identity: Identity, reservation_id: int) -> Trace:
-        """It shows people's addresses and doings, so it is on record who looked."""
-        # One snapshot, so that the parts of the story agree.
-        async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-            reservation = await store.trace_reservation(connection, reservation_id)
-            if reservation is None:
-                raise not_found("reservation")
-            await store.append_admin_read(connection, identity.user_id, "trace", reservation_id)
-            events = await store.trace_events(connection, reservation_id)
-            notifications = await store.trace_notifications(connection, reservation_id)
-            sends = await store.trace_channel_sends(connection, [row["id"] for row in notifications])
-            actions = await store.trace_actions(connection, reservation_id)
-        by_notification: defaultdict[int, list[TracedSend]] = defaultdict(list)
-        for row in sends:
-            by_notification[row["notification_id"]].append(_send(row))
-        return Trace(
-            reservation=view(reservation),
-            events=[_event(row) for row in events],
-            notifications=[_notification(row, by_notification[row["id"]]) for row in notifications],
-            actions=[_action(row) for row in actions],
-        )
+        """It shows people's addresses and doings, so it is recorded who has read it."""
+
+        async def work(connection: Connection) -> Trace:
+            return await _trace(connection, reservation_id)
+
+        trace = await in_transaction(self._pool, work, one_snapshot=True)  # so that the parts of the trace agree
+        await store.append_admin_read(self._pool, identity.user_id, "trace", reservation_id)
+        return trace
+
+
+async def _trace(connection: Connection, reservation_id: int) -> Trace:
+    reservation = await store.trace_reservation(connection, reservation_id)
+    if reservation is None:
+        raise not_found("reservation")
+    events = await store.trace_events(connection, reservation_id)
+    notifications = await store.trace_notifications(connection, reservation_id)
+    sends = await store.trace_channel_sends(connection, [row["id"] for row in notifications])
+    actions = await store.trace_actions(connection, reservation_id)
+    by_notification: defaultdict[int, list[TracedSend]] = defaultdict(list)
+    for row in sends:
+        by_notification[row["notification_id"]].append(_send(row))
+    return Trace(
+        reservation=view(reservation),
+        events=[_event(row) for row in events],
+        notifications=[_notification(row, by_notification[row["id"]]) for row in notifications],
+        actions=[_action(row) for row in actions],
+    )
 
 
 def _event(row: store.Row) -> TracedEvent:

@@ -1,7 +1,6 @@
 """The service on a real socket, connected as its own role, and people who talk to it."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,7 @@ from reservation_api.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, eventually, free_port
 from tablebell.wakeups import open_announcer
 from tablebell.web import serve
 
@@ -31,13 +30,6 @@ def token(user_type: str, user_id: int, **claims: Any) -> str:
     expires = datetime.now(UTC) + timedelta(hours=1)
     given = {"sub": str(user_id), "user_type": user_type, "aud": AUDIENCE, "exp": expires}
     return jwt.encode(given | claims, SECRET, algorithm="HS256")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def settings_for(database: Database, **changed: Any) -> Settings:

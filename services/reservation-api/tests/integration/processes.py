@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tablebell.testing import Database
+from tablebell.testing import Database, free_port
 
-from .conftest import AUDIENCE, SECRET, answering, free_port
+from .conftest import AUDIENCE, SECRET, answering
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,8 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("GET", "/admin/outbox/dead"): (ADMIN, None, False),
     ("POST", "/admin/outbox/requeue"): (ADMIN, SELECTION, False),
     ("POST", "/admin/outbox/discard"): (ADMIN, SELECTION, False),
+    ("GET", "/admin/undeliverable-addresses"): (ADMIN, None, False),
+    ("POST", "/admin/undeliverable-addresses/clear"): (ADMIN, {"reasonContains": "550"}, False),
     ("GET", "/admin/reservation/{reservation_id}/trace"): (ADMIN, None, False),
 }
 OPEN_TO_ALL = {

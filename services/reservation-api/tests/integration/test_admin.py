@@ -336,3 +336,64 @@ async def test_it_is_on_record_which_admin_read_a_trace_and_nobody_can_take_it_b
                 await service.execute(forbidden)
     finally:
         await service.close()
+
+
+async def mark(pool: Pool, *marks: tuple[str, int, str, str]) -> None:
+    await pool.executemany(
+        "INSERT INTO undeliverable_address (user_type, user_id, channel_type, address, reason)"
+        " VALUES ($1, $2, $3, 'dead@mail.example', $4)",
+        marks,
+    )
+
+
+async def test_undeliverable_addresses_are_listed_page_by_page_and_by_their_reason(
+    admin: httpx.AsyncClient, pool: Pool
+) -> None:
+    marks = [("CUSTOMER", number, "EMAIL", "550 5.1.1 no such user") for number in range(1, 6)]
+    await mark(pool, *marks, ("ADMIN_USER", 1, "SMS", "21610 STOP"))
+    seen: list[tuple[str, int, str]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = (await admin.get("/admin/undeliverable-addresses", params={"limit": 2, **cursor})).json()
+        seen += [(item["userType"], item["userId"], item["channel"]) for item in page["items"]]
+        if page["nextCursor"] is None:
+            break
+        cursor = {"cursor": page["nextCursor"]}
+    assert seen == [*(("CUSTOMER", number, "EMAIL") for number in range(1, 6)), ("ADMIN_USER", 1, "SMS")]
+    for question in ({"reasonContains": "STOP"}, {"channel": "SMS"}):
+        (only,) = (await admin.get("/admin/undeliverable-addresses", params=question)).json()["items"]
+        assert (only["reason"], only["silences"]) == ("21610 STOP", True)
+
+
+async def test_clearing_marks_is_tried_dry_done_and_on_record(admin: httpx.AsyncClient, pool: Pool) -> None:
+    await mark(
+        pool,
+        ("CUSTOMER", 5, "EMAIL", "550 relay not permitted"),
+        ("CUSTOMER", 6, "EMAIL", "550 relay not permitted"),
+        ("CUSTOMER", 6, "SMS", "21211 not a number"),
+    )
+    clear = partial(admin.post, "/admin/undeliverable-addresses/clear")
+    tried = (await clear(json={"reasonContains": "relay", "dryRun": True})).json()
+    assert [item["userId"] for item in tried["addresses"]] == [5, 6]
+    assert await pool.fetchval("SELECT count(*) FROM undeliverable_address") == 3
+    assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 0
+
+    done = (await clear(json={"reasonContains": "relay"})).json()
+    assert (len(done["addresses"]), done["dryRun"], done["more"]) == (2, False, False)
+    done = (await clear(json={"userType": "CUSTOMER", "userId": 6, "channel": "SMS"})).json()
+    assert [item["channel"] for item in done["addresses"]] == ["SMS"]
+    assert await pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+    first, second = await pool.fetch("SELECT * FROM outbox_intervention ORDER BY id")
+    assert (first["level"], first["act"], first["actor_id"], len(first["row_ids"])) == (
+        "undeliverable_address",
+        "clear",
+        1,
+        2,
+    )
+    assert first["filter"] == {"reasonContains": "relay", "people": ["CUSTOMER:5", "CUSTOMER:6"]}
+    assert second["filter"]["people"] == ["CUSTOMER:6"]
+
+
+@pytest.mark.parametrize("body", [{}, {"channel": "EMAIL"}, {"userId": 5, "reasonContains": "x"}])
+async def test_clearing_needs_to_know_which(admin: httpx.AsyncClient, body: dict[str, object]) -> None:
+    assert (await admin.post("/admin/undeliverable-addresses/clear", json=body)).status_code in (400, 422)

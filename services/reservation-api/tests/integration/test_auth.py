@@ -21,10 +21,10 @@ from starlette.routing import Route
 
 from tablebell import tokens
 from tablebell.lifecycle import Stop
-from tablebell.testing import Database
+from tablebell.testing import Database, free_port
 from tablebell.web import serve
 
-from .conftest import AUDIENCE, SECRET, answering, free_port, running, settings_for, token
+from .conftest import AUDIENCE, SECRET, answering, running, settings_for, token
 
 PATH = "/notifications/unread-count"
 

@@ -11,9 +11,9 @@ import pytest
 
 from reservation_api.settings import Settings
 from tablebell.postgres import Pool, connect
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, eventually, free_port
 
-from .conftest import asking, free_port, running, settings_for, slot, token, told
+from .conftest import asking, running, settings_for, slot, token, told
 
 ASK = "/customer/reservation/ask"
 

@@ -7,7 +7,9 @@ from zoneinfo import ZoneInfo
 import httpx
 
 from tablebell.events import ReservationData
+from tablebell.outbox import Failure, Level, Outbox
 from tablebell.postgres import Pool
+from tablebell.testing import eventually
 
 from .conftest import Person, ask, events, slot, told
 
@@ -53,6 +55,70 @@ async def test_a_reminder_whose_time_has_passed_is_not_planned(person: Person, p
     accepted = await person("RESTAURANT_USER", 60).post(f"/restaurant/reservation/{reservation['id']}/accept")
     assert accepted.status_code == 200
     assert set(await reminders(pool, reservation["id"])) == {"visit-ended"}
+
+
+async def test_a_reminder_that_a_relay_holds_is_withdrawn_and_planned_anew(
+    anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
+) -> None:
+    """Whatever the relay does with it afterwards touches nothing."""
+    reservation = (await ask(anna))["id"]
+    await giulia.post(f"/restaurant/reservation/{reservation}/accept")
+    await pool.execute("UPDATE event_outbox SET available_at = now() WHERE schedule_key = 'reminder-24h'")
+    outbox = Outbox(Level.EVENT)
+    batch = await outbox.claim(pool, list(range(16)), limit=100, lease=timedelta(seconds=30))
+    (held,) = [row["id"] for row in batch.rows if row["event_type"] == "RESERVATION_REMINDER_DUE"]
+
+    await anna.patch(f"/customer/reservation/{reservation}", json={"slotTime": slot(days=40, hour=21)})
+    accepted = await giulia.post(f"/restaurant/reservation/{reservation}/accept")
+    assert accepted.status_code == 200, accepted.text
+    assert len(await reminders(pool, reservation)) == 3
+    row = await pool.fetchrow("SELECT status, lease_token, lease_until FROM event_outbox WHERE id = $1", held)
+    assert row is not None
+    assert tuple(row) == ("DISCARDED", None, None)
+    failure = Failure(held, "the broker is away", timedelta(0))
+    assert await outbox.release_if_leased(pool, [failure], batch.token) == []
+    assert await outbox.fail_if_leased(pool, [failure], batch.token, max_attempts=5) == {}
+    assert await outbox.complete_if_leased(pool, [held], batch.token) == []
+
+
+async def test_a_reminder_that_is_being_claimed_is_withdrawn_when_the_claim_is_done(
+    anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
+) -> None:
+    reservation = (await ask(anna))["id"]
+    await giulia.post(f"/restaurant/reservation/{reservation}/accept")
+    await pool.execute("UPDATE event_outbox SET available_at = now() WHERE schedule_key = 'reminder-24h'")
+    async with pool.acquire() as relay, relay.transaction():
+        await Outbox(Level.EVENT).claim(relay, list(range(16)), limit=100, lease=timedelta(seconds=30))
+        cancelling = asyncio.create_task(anna.post(f"/customer/reservation/{reservation}/cancel"))
+        await eventually(lambda: waits_for_a_lock(pool))
+    assert (await cancelling).status_code == 200
+    assert len(await reminders(pool, reservation, "DISCARDED")) == 3
+
+
+async def test_a_reminder_that_is_requeued_at_the_same_time_does_not_fail_the_acceptance(
+    anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
+) -> None:
+    reservation = (await ask(anna))["id"]
+    await giulia.post(f"/restaurant/reservation/{reservation}/accept")
+    dead = await pool.fetchval(
+        "UPDATE event_outbox SET status = 'DEAD' WHERE schedule_key = 'reminder-2h' RETURNING id"
+    )
+    await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 5})
+    async with pool.acquire() as operator, operator.transaction():
+        assert await Outbox(Level.EVENT).requeue(operator, [dead]) == [dead]
+        accepting = asyncio.create_task(giulia.post(f"/restaurant/reservation/{reservation}/accept"))
+        await eventually(lambda: waits_for_a_lock(pool))
+    assert (await accepting).status_code == 200
+    assert len(await reminders(pool, reservation)) == 3
+    assert await pool.fetchval("SELECT status FROM event_outbox WHERE id = $1", dead) == "DISCARDED"
+
+
+async def waits_for_a_lock(pool: Pool) -> bool:
+    return bool(
+        await pool.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+    )
 
 
 async def test_a_change_withdraws_the_reminders_and_a_new_acceptance_plans_them_at_the_new_time(

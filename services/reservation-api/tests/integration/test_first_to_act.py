@@ -77,7 +77,7 @@ async def test_of_fifty_staff_at_both_doors_of_four_replicas_one_wins(database: 
     assert [tuple(row.values()) for row in sends] == [(False, "WITHDRAWN", reason)]
 
 
-async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn(
+async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn_by_its_holder_unless_it_is_sent(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = await ask(anna)
@@ -92,12 +92,14 @@ async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn(
     )
     assert (await giulia.post(f"/restaurant/reservation/{reservation['id']}/accept")).status_code == 200
     rows = await pool.fetch(
-        "SELECT DISTINCT channel_type, outcome, lease_token FROM notification_channel_send ORDER BY 1"
+        "SELECT DISTINCT channel_type, outcome, last_error, withdrawn_because, lease_until > now() AS is_held"
+        "  FROM notification_channel_send ORDER BY 1"
     )
+    reason = "handled by Giulia Ferri (CONFIRMED)"
     assert [tuple(row.values()) for row in rows] == [
-        ("EMAIL", "WITHDRAWN", None),
-        ("PUSH", "WITHDRAWN", None),
-        ("SMS", "SENT", None),
+        ("EMAIL", "WITHDRAWN", reason, reason, None),
+        ("PUSH", None, reason, reason, True),
+        ("SMS", "SENT", None, None, None),
     ]
 
 

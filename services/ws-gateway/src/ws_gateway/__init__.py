@@ -1,1 +1,1 @@
-"""Brings notifications live into the browser."""
+"""Delivers notifications to browsers over WebSockets."""

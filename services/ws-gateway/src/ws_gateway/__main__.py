@@ -11,16 +11,16 @@ from tablebell.rabbit import open_broker
 from tablebell.settings import load
 from tablebell.tokens import TokenVerifier
 from tablebell.tracing import configure_tracing
-from ws_gateway.closing import close_gradually, wait_until_gone
-from ws_gateway.feed import Feed
+from ws_gateway.connection_timer import run_connection_timer
+from ws_gateway.drain import close_gradually, wait_until_closed
+from ws_gateway.frame_consumer import FrameConsumer
 from ws_gateway.gateway import AnySession, Gateway
-from ws_gateway.listener import listening
 from ws_gateway.pages import Pages
 from ws_gateway.registry import Registry
 from ws_gateway.revocations import Revocations
 from ws_gateway.router import Router
+from ws_gateway.server import open_server
 from ws_gateway.settings import Settings
-from ws_gateway.sweep import keep_sweeping
 
 SERVICE = "ws-gateway"
 
@@ -38,20 +38,20 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
     )
     async with (
         open_broker(settings.amqp_url, SERVICE) as broker,
-        listening(gateway.connect, settings.host, settings.port),
+        open_server(gateway.create_connection, settings.host, settings.port),
         asyncio.TaskGroup() as tasks,
     ):
-        feed = Feed(broker, Router(registry).route, gateway.set_live, settings.queue_length)
-        health.checks["rabbitmq"] = feed.check
-        # What goes on until the last connection is closed, and ends the service if it dies.
-        going_on = [
-            tasks.create_task(feed.run(), name="feed"),
-            tasks.create_task(keep_sweeping(gateway.sweep), name="sweep"),
+        consumer = FrameConsumer(broker, Router(registry).route, gateway.set_live, settings.queue_length)
+        health.checks["rabbitmq"] = consumer.check
+        # These run until the last connection is closed. If one fails, the service ends.
+        background = [
+            tasks.create_task(consumer.run(), name="frame-consumer"),
+            tasks.create_task(run_connection_timer(gateway.tick), name="connection-timer"),
         ]
         await stop.wait()
         await close_gradually(gateway.connections, seconds=0.7 * settings.drain_seconds)
-        await wait_until_gone(gateway.connections, seconds=0.2 * settings.drain_seconds)
-        for task in going_on:
+        await wait_until_closed(gateway.connections, seconds=0.2 * settings.drain_seconds)
+        for task in background:
             task.cancel()
 
 

@@ -1,8 +1,8 @@
-"""One WebSocket connection: bytes in, messages out, and never more owed to a slow peer than its buffer allows.
+"""One WebSocket connection. The invariant: it never buffers more than `send_buffer_bytes` for a slow peer.
 
-It stands on the Sans-I/O half of `websockets` and a transport: no task, no queue and no timer of its own, which is
-what keeps an idle connection small. `tick` is called when `due` has come. What arrives is worked off in small slices,
-others taking their turns in between, so that a peer who sends a hundred thousand frames holds up nobody but itself.
+It uses the Sans-I/O part of `websockets` and a transport. It has no task, queue or timer of its own, which keeps an
+idle connection small: the connection timer calls `tick` when `next_tick_at` has passed. Received bytes are processed
+in small slices with other work in between, so a peer that sends 100,000 frames does not delay the others.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from websockets.http11 import Request, Response
 from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 
+from tablebell.token_bucket import TokenBucket
 from ws_gateway import metrics
-from ws_gateway.allowance import Allowance
-from ws_gateway.closecodes import CloseCode
+from ws_gateway.close_codes import CloseCode
 
 if TYPE_CHECKING:
     from ws_gateway.gateway import AnySession, Gateway
@@ -26,28 +26,28 @@ log = structlog.get_logger(__name__)
 
 SLICE_BYTES = 2_048
 
-# Our own lines tell what the library's would, once and with the ids.
+# The gateway logs the same events itself, once and with ids.
 _silent = logging.getLogger("websockets.server")
 _silent.setLevel(logging.CRITICAL)
 
 
 class Connection(asyncio.Protocol):
     __slots__ = (
-        "_allowance",
-        "_backlog",
         "_fragments",
         "_gateway",
-        "_heard",
+        "_is_lost",
         "_loop",
-        "_over",
-        "_owed",
+        "_pending_frames",
         "_pinged_at",
+        "_receive_buffer",
+        "_receive_limit",
+        "_received_at",
         "_session",
-        "_suspect",
+        "_slow_check_scheduled",
         "_transport",
         "_ws",
-        "due",
         "is_open",
+        "next_tick_at",
     )
 
     def __init__(self, gateway: "Gateway", loop: asyncio.AbstractEventLoop) -> None:
@@ -56,88 +56,88 @@ class Connection(asyncio.Protocol):
         self._ws = ServerProtocol(max_size=gateway.settings.max_message_bytes, logger=_silent)
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)  # until connection_made
         self._session: AnySession | None = None
-        self._allowance: Allowance | None = None
+        self._receive_limit: TokenBucket | None = None
         self._fragments: list[bytes] | None = None
-        self._backlog: bytearray | None = None
-        self._heard = loop.time()
+        self._receive_buffer: bytearray | None = None
+        self._received_at = loop.time()
         self._pinged_at: float | None = None
-        self._suspect = False
-        self._over = False
-        self._owed: list[bytes] | None = None
+        self._slow_check_scheduled = False
+        self._is_lost = False
+        self._pending_frames: list[bytes] | None = None
         self.is_open = False
-        """Between the handshake and the first goodbye, whoever says it."""
-        self.due = self._heard + gateway.settings.auth_seconds
+        """From the handshake until either side starts to close."""
+        self.next_tick_at = self._received_at + gateway.settings.auth_seconds
 
-    # What the event loop calls
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._gateway.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self._loop.time()
+        self._received_at = self._loop.time()
         self._pinged_at = None
-        if self._backlog is not None:
-            self._backlog += data
+        if self._receive_buffer is not None:
+            self._receive_buffer += data
         elif len(data) <= SLICE_BYTES:
-            self._take(data)
+            self._process(data)
         else:
-            self._backlog = bytearray(data)
+            self._receive_buffer = bytearray(data)
             self._transport.pause_reading()
-            self._work_off()
+            self._process_slice()
 
     def eof_received(self) -> bool:
-        return False  # the transport then closes, when it has written what it owes
+        return False  # the transport closes after it has written its buffer
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._over = True
+        self._is_lost = True
         self.is_open = False
-        self._backlog = self._owed = None
+        self._receive_buffer = self._pending_frames = None
         self._gateway.connections.discard(self)
         if self._session is not None:
-            closing = self._ws.close_sent
-            code = int(closing.code if closing is not None else CloseCode.LOST)
-            self._session.ended(code, closing.reason if closing is not None else "")
+            sent = self._ws.close_sent
+            code = int(sent.code if sent is not None else CloseCode.LOST)
+            self._session.on_closed(code, sent.reason if sent is not None else "")
             metrics.CLOSES.labels(code).inc()
 
-    # What is done with what arrives
+    # Received data
 
-    def _work_off(self) -> None:
-        if self._backlog is None:
+    def _process_slice(self) -> None:
+        if self._receive_buffer is None:
             return
         if self._is_closing:
-            self._backlog.clear()  # nobody is interested any more
+            self._receive_buffer.clear()
         else:
-            piece = bytes(self._backlog[:SLICE_BYTES])
-            del self._backlog[:SLICE_BYTES]
-            self._take(piece)
-        if self._backlog:
-            self._loop.call_soon(self._work_off)
+            data = bytes(self._receive_buffer[:SLICE_BYTES])
+            del self._receive_buffer[:SLICE_BYTES]
+            self._process(data)
+        if self._receive_buffer:
+            self._loop.call_soon(self._process_slice)
         else:
-            self._backlog = None
+            self._receive_buffer = None
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def _take(self, data: bytes) -> None:
+    def _process(self, data: bytes) -> None:
         self._ws.receive_data(data)
         for event in self._ws.events_received():
             if isinstance(event, Request):
-                self._gateway.admit(self, event)
+                self._gateway.handle_request(self, event)
             elif isinstance(event, Frame) and self._session is not None and self.is_open:
-                self._take_frame(event, self._session)
+                self._process_frame(event, self._session)
         if self.is_open and self._ws.state is not State.OPEN:
-            self._end()  # the peer closed, or broke the protocol
-        self._flush()
+            self._start_closing()  # the peer closed or violated the protocol
+        self._flush_all()
 
-    def _take_frame(self, frame: Frame, session: "AnySession") -> None:
-        if self._allowance is None or not self._allowance.spend(self._heard):
+    def _process_frame(self, frame: Frame, session: "AnySession") -> None:
+        if self._receive_limit is None or self._receive_limit.take(self._received_at) > 0:
             self.fail(CloseCode.POLICY, "too many frames")
         elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            self._assemble(frame, session)
+            self._assemble_message(frame, session)
 
-    def _assemble(self, frame: Frame, session: "AnySession") -> None:
+    def _assemble_message(self, frame: Frame, session: "AnySession") -> None:
         data = bytes(frame.data)
-        if frame.opcode is Opcode.BINARY and not session.takes_binary:
+        if frame.opcode is Opcode.BINARY and not session.accepts_binary:
             self.fail(CloseCode.UNSUPPORTED, "text only")
         elif self._fragments is None and frame.fin:
             session.receive(data)
@@ -147,21 +147,21 @@ class Connection(asyncio.Protocol):
         else:
             self._fragments = [*(self._fragments or ()), data]
 
-    # What the gateway and the session do with it
+    # Called by the gateway and the session
 
-    def upgrade(self, response: Response, session: "AnySession", allowance: Allowance) -> None:
+    def upgrade(self, response: Response, session: "AnySession", receive_limit: TokenBucket) -> None:
         self._session = session
-        self._allowance = allowance
+        self._receive_limit = receive_limit
         self._ws.send_response(response)
-        self._flush()
+        self._flush_all()
         self.is_open = True
 
     def respond(self, response: Response) -> None:
-        """Answer plain HTTP, once."""
-        if not self._over and self._ws.state is State.CONNECTING:
-            self.due = self._loop.time() + self._gateway.settings.close_seconds
+        """Send a plain HTTP response. A connection carries one."""
+        if not self._is_lost and self._ws.state is State.CONNECTING:
+            self.next_tick_at = self._loop.time() + self._gateway.settings.close_seconds
             self._ws.send_response(response)
-            self._flush()
+            self._flush_all()
 
     @property
     def handshake(self) -> ServerProtocol:
@@ -169,81 +169,85 @@ class Connection(asyncio.Protocol):
 
     @property
     def _is_closing(self) -> bool:
-        return self._over or self._ws.eof_sent or self._transport.is_closing()
+        return self._is_lost or self._ws.eof_sent or self._transport.is_closing()
 
     def send(self, encoded: bytes) -> bool:
-        """Owe an encoded frame, which the outlet writes; False when the connection is not open any more."""
+        """Add an encoded frame and schedule a flush. Return False when the connection is not open."""
         if not self.is_open:
             return False
-        if self._owed is None:
-            self._owed = [encoded]
-            self._gateway.outlet.add(self)
+        if self._pending_frames is None:
+            self._pending_frames = [encoded]
+            self._gateway.write_coalescer.add(self)
         else:
-            self._owed.append(encoded)
+            self._pending_frames.append(encoded)
         return True
 
-    def pay(self) -> None:
-        owed, self._owed = self._owed, None
-        if owed is None or self._over:
+    def flush(self) -> None:
+        """Write the pending frames."""
+        pending, self._pending_frames = self._pending_frames, None
+        if pending is None or self._is_lost:
             return
-        self._transport.write(owed[0] if len(owed) == 1 else b"".join(owed))
-        if self._transport.get_write_buffer_size() > self._gateway.settings.send_buffer_bytes and not self._suspect:
-            # What the kernel did not take at once it may take in the next turn: only what stays after that is too much.
-            self._suspect = True
-            self._loop.call_soon(self._judge)
+        self._transport.write(pending[0] if len(pending) == 1 else b"".join(pending))
+        over_limit = self._transport.get_write_buffer_size() > self._gateway.settings.send_buffer_bytes
+        if over_limit and not self._slow_check_scheduled:
+            # The kernel may take the rest in the next loop iteration. Only a buffer that stays full is too slow.
+            self._slow_check_scheduled = True
+            self._loop.call_soon(self._close_if_slow)
 
-    def _judge(self) -> None:
-        self._suspect = False
+    def _close_if_slow(self) -> None:
+        self._slow_check_scheduled = False
         if self.is_open and self._transport.get_write_buffer_size() > self._gateway.settings.send_buffer_bytes:
             metrics.DROPPED.labels("too_slow").inc()
             self.close(CloseCode.TOO_SLOW, "too slow")
 
     def close(self, code: int, reason: str) -> None:
-        """Say goodbye and wait, for a while, until the peer does."""
+        """Send a close frame and wait up to `close_seconds` for the peer's."""
         if self.is_open:
             self._ws.send_close(code, reason)
-            self._end()
+            self._start_closing()
 
     def fail(self, code: int, reason: str) -> None:
-        """Say goodbye to a peer whose further bytes are not even looked at."""
+        """Send a close frame and ignore everything that the peer still sends."""
         if self.is_open:
             self._ws.fail(code, reason)
-            self._end()
+            self._start_closing()
 
     def abort(self) -> None:
         self._transport.abort()
 
-    def _end(self) -> None:
-        """From now on nothing is for this socket, and the peer has a while to answer."""
+    def _start_closing(self) -> None:
+        """Stop delivery. The peer has `close_seconds` to answer."""
         self.is_open = False
-        self.due = self._loop.time() + self._gateway.settings.close_seconds
+        self.next_tick_at = self._loop.time() + self._gateway.settings.close_seconds
         if self._session is not None:
-            self._session.leave()
-        self._flush()
+            self._session.unregister()
+        self._flush_all()
 
-    def wake(self, at: float) -> None:
-        """Somebody has to look no later than then."""
-        self.due = min(self.due, at)
+    def schedule_tick(self, at: float) -> None:
+        """Call `tick` at this time or earlier."""
+        self.next_tick_at = min(self.next_tick_at, at)
 
     def tick(self, now: float) -> None:
+        """Abort an overdue or dead connection, ping a silent peer, and run the session's timers."""
         if not self.is_open or self._session is None:
-            self.abort()  # it had its time: to finish the handshake, to read the answer, or to answer the close
+            self.abort()  # the handshake, the HTTP response or the close took too long
             return
-        patience = self._gateway.settings.ping_seconds
-        if self._pinged_at is not None and now - self._pinged_at >= patience:
-            log.info("peer_found_dead", **self._session.labels)
+        ping_seconds = self._gateway.settings.ping_seconds
+        if self._pinged_at is not None and now - self._pinged_at >= ping_seconds:
+            log.info("peer_dead", **self._session.log_fields)
             self.abort()
             return
-        if self._pinged_at is None and now - self._heard >= patience:
+        if self._pinged_at is None and now - self._received_at >= ping_seconds:
             self._pinged_at = now
             self._ws.send_ping(b"")
-            self._flush()
-        session_due = self._session.tick(now)
+            self._flush_all()
+        session_tick_at = self._session.tick(now)
         if self.is_open:
-            self.due = min(session_due, (self._pinged_at or self._heard) + patience)
+            self.next_tick_at = min(session_tick_at, (self._pinged_at or self._received_at) + ping_seconds)
 
-    def _flush(self) -> None:
-        self.pay()  # first: a goodbye comes after what was said before it
+    def _flush_all(self) -> None:
+        """Write the pending frames, then the protocol's own output: a close frame must come last."""
+        self.flush()
         for data in self._ws.data_to_send():
             if data is not SEND_EOF:
                 self._transport.write(data)

@@ -1,4 +1,4 @@
-"""What all connections of this process share, and whom it lets in."""
+"""The state that all connections share, and the decision which handshakes are accepted."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ from urllib.parse import urlsplit
 from websockets.http11 import Request
 
 from tablebell.lifecycle import Stop
+from tablebell.token_bucket import TokenBucket
 from tablebell.tokens import TokenVerifier
 from ws_gateway import metrics
-from ws_gateway.allowance import Allowance
-from ws_gateway.closecodes import CloseCode
+from ws_gateway.close_codes import CloseCode
 from ws_gateway.connection import Connection
+from ws_gateway.encoded_frame import EncodedFrame
 from ws_gateway.json_session import JsonSession
-from ws_gateway.outlet import Outlet
-from ws_gateway.packet import Packet
 from ws_gateway.pages import Pages, plain
 from ws_gateway.registry import Registry
 from ws_gateway.revocations import Revocations
 from ws_gateway.session import Session
 from ws_gateway.settings import Settings
 from ws_gateway.stomp_session import StompSession
+from ws_gateway.write_coalescer import WriteCoalescer
 
 SESSIONS: dict[str, type[JsonSession | StompSession]] = {"/ws": JsonSession, "/stomp": StompSession}
 SUBPROTOCOLS = {"/ws": (), "/stomp": ("v12.stomp", "v11.stomp", "v10.stomp")}
@@ -39,24 +39,24 @@ class Gateway:
     pages: Pages
     stop: Stop
     connections: set[Connection] = field(default_factory=set)
-    outlet: Outlet = field(default_factory=Outlet)
+    write_coalescer: WriteCoalescer = field(default_factory=WriteCoalescer)
     live: bool = False
-    """Whether frames come from RabbitMQ."""
-    _answering: set[asyncio.Task[None]] = field(default_factory=set)
+    """Whether this process consumes frames from RabbitMQ."""
+    _responding: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def connect(self) -> Connection:
+    def create_connection(self) -> Connection:
         return Connection(self, asyncio.get_running_loop())
 
-    def admit(self, connection: Connection, request: Request) -> None:
+    def handle_request(self, connection: Connection, request: Request) -> None:
         path = request.path.partition("?")[0]
         if path not in SESSIONS:
-            answering = asyncio.create_task(self._answer(connection, request), name="page")
-            self._answering.add(answering)
-            answering.add_done_callback(self._answering.discard)
+            responding = asyncio.create_task(self._respond(connection, request), name="page")
+            self._responding.add(responding)
+            responding.add_done_callback(self._responding.discard)
         elif self.stop.requested:
-            self._turn_away(connection, HTTPStatus.SERVICE_UNAVAILABLE, "about to stop: try again")
-        elif not self._is_welcome(request):
-            self._turn_away(connection, HTTPStatus.FORBIDDEN, "not from this origin")
+            self._refuse(connection, HTTPStatus.SERVICE_UNAVAILABLE, "the gateway is stopping: try again")
+        elif not self._is_origin_allowed(request):
+            self._refuse(connection, HTTPStatus.FORBIDDEN, "this origin is not allowed")
         else:
             self._upgrade(connection, request, path)
 
@@ -72,45 +72,45 @@ class Gateway:
             response.headers["Sec-WebSocket-Protocol"] = chosen
         now = asyncio.get_running_loop().time()
         session = SESSIONS[path](connection, self, now)
-        allowance = Allowance(self.settings.receive_burst, self.settings.receive_per_second, now)
-        connection.upgrade(response, session, allowance)
+        receive_limit = TokenBucket(self.settings.receive_per_second, self.settings.receive_burst, now)
+        connection.upgrade(response, session, receive_limit)
         if len(self.connections) > self.settings.max_connections:
-            session.refuse(CloseCode.TOO_MANY, "too many connections")
+            session.close(CloseCode.TOO_MANY, "too many connections")
 
-    def _is_welcome(self, request: Request) -> bool:
-        """A page of a known origin, one of ours, or no page at all: browsers always send an Origin, others rarely."""
+    def _is_origin_allowed(self, request: Request) -> bool:
+        """Allow listed origins, the gateway's own pages, and requests without an Origin: browsers always send one."""
         origins = request.headers.get_all("Origin")
         if not origins:
             return True
-        ours = request.headers.get_all("Host") == [urlsplit(origins[0]).netloc]
+        own = request.headers.get_all("Host") == [urlsplit(origins[0]).netloc]
         allowed = self.settings.ws_allowed_origins
-        return len(origins) == 1 and (ours or origins[0] in allowed or "*" in allowed)
+        return len(origins) == 1 and (own or origins[0] in allowed or "*" in allowed)
 
-    def _turn_away(self, connection: Connection, status: HTTPStatus, reason: str) -> None:
+    def _refuse(self, connection: Connection, status: HTTPStatus, reason: str) -> None:
         metrics.REFUSED.labels(int(status)).inc()
         connection.respond(plain(status, reason + "\n"))
 
-    async def _answer(self, connection: Connection, request: Request) -> None:
-        connection.respond(await self.pages.answer(request))
+    async def _respond(self, connection: Connection, request: Request) -> None:
+        connection.respond(await self.pages.respond(request))
 
     def set_live(self, *, live: bool) -> None:
-        """Tell everyone when the feed goes and when it is back: then they catch up on what they missed."""
+        """Tell every client when the frames stop and when they are back: clients then read the missed ones."""
         if live != self.live:
             self.live = live
             metrics.LIVE.set(live)
             status = self.status()
-            for session in self.registry.everyone():
+            for session in self.registry.all():
                 session.deliver(status)
 
-    def status(self) -> Packet:
-        return Packet(b'{"type":"status","live":true}' if self.live else b'{"type":"status","live":false}')
+    def status(self) -> EncodedFrame:
+        return EncodedFrame(b'{"type":"status","live":true}' if self.live else b'{"type":"status","live":false}')
 
-    def sweep(self, now: float) -> None:
-        """Look after every connection whose time has come."""
+    def tick(self, now: float) -> None:
+        """Close the sessions of revoked tokens, and tick every connection that is due."""
         if self.revocations.refresh():
-            for session in self.registry.everyone():
+            for session in self.registry.all():
                 if session.identity is not None and session.identity in self.revocations:
-                    session.refuse(CloseCode.BAD_TOKEN, "revoked token")
+                    session.close(CloseCode.BAD_TOKEN, "revoked token")
         for connection in list(self.connections):
-            if connection.due <= now:
+            if connection.next_tick_at <= now:
                 connection.tick(now)

@@ -1,14 +1,14 @@
 """`/ws`: JSON in text messages. The first is {"type":"auth","token":…}, and so is every renewal.
 
-{"type":"ping"} is answered {"type":"pong"}: a browser cannot see the protocol's own pings, and has to know after a
-sleep whether anybody is still there. Other types are left alone, since a newer client may send some.
+{"type":"ping"} is answered with {"type":"pong"}: a browser cannot see WebSocket pings, and must check after a sleep
+whether the connection still works. Unknown types are ignored, because a newer client may send them.
 """
 
 import orjson
 
 from tablebell.tokens import Identity
-from ws_gateway.closecodes import CloseCode
-from ws_gateway.packet import Packet, text_frame
+from ws_gateway.close_codes import CloseCode
+from ws_gateway.encoded_frame import EncodedFrame, text_frame
 from ws_gateway.session import Session
 
 PONG = text_frame(b'{"type":"pong"}')
@@ -18,13 +18,13 @@ class JsonSession(Session[bytes]):
     __slots__ = ()
 
     protocol = "json"
-    takes_binary = False
+    accepts_binary = False
 
-    def deliver(self, packet: Packet) -> bool:
-        return self._connection.send(packet.as_json())
+    def deliver(self, frame: EncodedFrame) -> bool:
+        return self._connection.send(frame.as_json())
 
     def receive(self, data: bytes) -> None:
-        self.take(data)
+        self.handle_or_queue(data)
 
     def handle(self, message: bytes) -> None:
         try:
@@ -38,13 +38,13 @@ class JsonSession(Session[bytes]):
             if isinstance(token, str):
                 self.authenticate(token)
             else:
-                self.refuse(CloseCode.BAD_TOKEN, "no token")
+                self.close(CloseCode.BAD_TOKEN, "no token")
         elif self._identity is None:
-            self.refuse(CloseCode.BAD_TOKEN, "the first frame is not auth")
+            self.close(CloseCode.BAD_TOKEN, "the first frame is not auth")
         elif frame["type"] == "ping":
             self._connection.send(PONG)
 
-    def welcome(self, identity: Identity) -> None:
+    def on_authenticated(self, identity: Identity) -> None:
         ready = {
             "type": "ready",
             "userType": identity.user_type,

@@ -1,6 +1,6 @@
-"""The HTTP side: health, metrics, the browser client and the staff page, on the port of the WebSockets.
+"""HTTP on the WebSocket port: health, metrics, the browser client and the staff page.
 
-A connection carries one request and is closed: this is for probes, scrapes and a handful of files, not for traffic.
+A connection carries one request and is closed. That is enough for probes, scrapes and a few files.
 """
 
 import hashlib
@@ -37,14 +37,14 @@ class Pages:
         self._health = health
         self._config = orjson.dumps({"apiUrl": public_api_url})
         self._files = _load_files()
-        # Without a setting the page asks port 8080 of its own host, which only the browser knows.
+        # Without the setting the page calls port 8080 of its own host. Only the browser knows that host.
         api = public_api_url or "http: https:"
         self._policy = (
             f"default-src 'self'; connect-src 'self' ws: wss: {api}; img-src 'self' data:; "
             "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
         )
 
-    async def answer(self, request: Request) -> Response:
+    async def respond(self, request: Request) -> Response:
         if request.method != "GET":
             return plain(HTTPStatus.METHOD_NOT_ALLOWED, "GET only\n", {"Allow": "GET"})
         match request.path.partition("?")[0]:
@@ -66,22 +66,22 @@ class Pages:
         return response
 
     async def _ready(self) -> Response:
-        complaints = await self._health.report()
-        if complaints:
-            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "because": complaints})
+        problems = await self._health.report()
+        if problems:
+            return _json(HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "because": problems})
         return _json(HTTPStatus.OK, {"status": "ready"})
 
     def _file(self, path: str, request: Request) -> Response:
         file = self._files.get(path)
         if file is None:
-            return plain(HTTPStatus.NOT_FOUND, "there is no such page\n")
+            return plain(HTTPStatus.NOT_FOUND, "not found\n")
         headers = {
             "ETag": file.etag,
             "Cache-Control": "no-cache",
             "Content-Security-Policy": self._policy,
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "no-referrer",
-            # Other people's pages may import the client.
+            # Pages of other origins may import the client.
             "Access-Control-Allow-Origin": "*",
         }
         if file.etag in request.headers.get_all("If-None-Match"):

@@ -1,6 +1,6 @@
-"""Who is connected where: the open sockets of this process by the address of their person.
+"""The authenticated sessions of this process, by the address of their user.
 
-An address's sessions are a tuple that is replaced, never changed: whoever walks along it may lose sessions on the way.
+The sessions of an address are a tuple that is replaced, never changed: sessions may be removed during an iteration.
 """
 
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ class Registry(Generic[SessionT]):
         self._max_per_address = max_per_address
         self._sessions: dict[str, tuple[SessionT, ...]] = {}
 
-    def join(self, address: str, session: SessionT) -> bool:
-        """False when the person has as many connections as one may have."""
+    def add(self, address: str, session: SessionT) -> bool:
+        """Return False when the user already has the maximum number of sessions."""
         present = self._sessions.get(address, ())
         if len(present) >= self._max_per_address:
             return False
@@ -25,8 +25,8 @@ class Registry(Generic[SessionT]):
         metrics.USERS.set(len(self._sessions))
         return True
 
-    def leave(self, address: str, session: SessionT) -> None:
-        """Leaving twice is leaving."""
+    def remove(self, address: str, session: SessionT) -> None:
+        """Idempotent."""
         rest = tuple(other for other in self._sessions.get(address, ()) if other is not session)
         if rest:
             self._sessions[address] = rest
@@ -34,9 +34,9 @@ class Registry(Generic[SessionT]):
             self._sessions.pop(address, None)
         metrics.USERS.set(len(self._sessions))
 
-    def at(self, address: str) -> tuple[SessionT, ...]:
+    def get(self, address: str) -> tuple[SessionT, ...]:
         return self._sessions.get(address, ())
 
-    def everyone(self) -> Iterator[SessionT]:
+    def all(self) -> Iterator[SessionT]:
         for sessions in list(self._sessions.values()):
             yield from sessions

@@ -1,7 +1,7 @@
-"""Tokens that are refused although they are well signed: a file with one `jti` or one address a line.
+"""Revoked tokens: a file with one `jti` or one address per line.
 
-A file, since the gateway has no database and a revocation has to outlive it; mounted, one file serves every replica.
-A line that is an address (CUSTOMER:5) shuts that person out, whatever token they have.
+It is a file because the gateway has no database and a revocation must survive a restart. Every replica can mount it.
+An address (CUSTOMER:5) revokes all tokens of that user.
 """
 
 from pathlib import Path
@@ -18,26 +18,26 @@ log = structlog.get_logger(__name__)
 class Revocations:
     def __init__(self, file: Path | None) -> None:
         self._file = file
-        self._seen: tuple[int, int] | None = None
+        self._version: tuple[int, int] | None = None
         self._entries: frozenset[str] = frozenset()
         self.refresh()
 
     def refresh(self) -> bool:
-        """Read the file if it has changed; says whether it had. While it cannot be read, what was read last holds."""
+        """Read the file if it has changed, and return whether it had. A read error keeps the last entries."""
         if self._file is None:
             return False
         try:
             state = self._file.stat()
-            seen = (state.st_mtime_ns, state.st_size)
-            if seen == self._seen:
+            version = (state.st_mtime_ns, state.st_size)
+            if version == self._version:
                 return False
             lines = self._file.read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            if self._seen != (0, 0):
-                log.warning("revocations_not_read", error=describe(error))
-            self._seen = (0, 0)
+            if self._version != (0, 0):
+                log.warning("revocations_read_failed", error=describe(error))
+            self._version = (0, 0)
             return False
-        self._seen = seen
+        self._version = version
         self._entries = frozenset(line.strip() for line in lines if line.strip() and not line.startswith("#"))
         log.info("revocations_read", entries=len(self._entries))
         return True

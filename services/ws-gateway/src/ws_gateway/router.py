@@ -1,4 +1,7 @@
-"""From a message of RabbitMQ to the sockets of its addressees, without a pause in between, so in order."""
+"""Delivers the frames of a RabbitMQ message to the sessions of their addresses.
+
+The invariant: frames keep their order. `route` never awaits, so two messages cannot mix.
+"""
 
 import time
 from datetime import datetime
@@ -9,7 +12,7 @@ import structlog
 from tablebell.frames import Addressed, decode_frames
 from tablebell.outage import describe
 from ws_gateway import metrics
-from ws_gateway.packet import Packet
+from ws_gateway.encoded_frame import EncodedFrame
 from ws_gateway.registry import Registry
 from ws_gateway.session import Session
 
@@ -38,18 +41,18 @@ class Router:
             _observe_lag(delivered.text)
 
     def _deliver(self, frame: Addressed) -> int:
-        """To how many sockets it went."""
-        packet: Packet | None = None
+        """Return the number of sessions that took the frame."""
+        encoded: EncodedFrame | None = None
         sent = 0
         for address in frame.to:
-            for session in self._registry.at(address):
-                packet = packet or Packet(frame.text)
-                sent += session.deliver(packet)
+            for session in self._registry.get(address):
+                encoded = encoded or EncodedFrame(frame.text)
+                sent += session.deliver(encoded)
         return sent
 
 
 def _observe_lag(text: bytes) -> None:
-    """Of a batch's first frame, and without parsing it: its own createdAt is the last that is not within a string."""
+    """Find createdAt without parsing: the last match is the frame's own, because quotes inside strings are escaped."""
     start = text.rfind(CREATED_AT)
     if start < 0:
         return

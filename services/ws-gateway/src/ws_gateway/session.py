@@ -1,7 +1,7 @@
-"""A person at the other end of a connection: who they are, until when, and how it ends.
+"""The user of a connection: authentication, token expiry and the end of the session, for JSON and STOMP alike.
 
-The same for JSON and for STOMP: nobody is delivered anything before their token was good, what arrives while a token
-is being looked at waits its turn, and an expired token gets a grace in which it can be renewed.
+The invariants: nothing is delivered before the token is verified; messages that arrive during the verification are
+handled after it, in order; an expired token can be renewed within the grace period.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ import structlog
 from tablebell.frames import address
 from tablebell.tokens import BadToken, Identity
 from ws_gateway import metrics
-from ws_gateway.closecodes import CloseCode
-from ws_gateway.packet import Packet
+from ws_gateway.close_codes import CloseCode
+from ws_gateway.encoded_frame import EncodedFrame
 
 if TYPE_CHECKING:
     from ws_gateway.connection import Connection
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-MOST_WAITING = 16
+MAX_QUEUED = 16
 
 MessageT = TypeVar("MessageT")
 
 
 class Session(ABC, Generic[MessageT]):
-    """`due` is when somebody has to look: the end of the time to authenticate, or of the token and its grace."""
+    """`_deadline` is the end of the time to authenticate, then the end of the token's grace period."""
 
-    __slots__ = ("_address", "_connection", "_gateway", "_identity", "_verifying", "_waiting", "due")
+    __slots__ = ("_address", "_connection", "_deadline", "_gateway", "_identity", "_queued", "_verifying")
 
     protocol: ClassVar[str]
-    takes_binary: ClassVar[bool]
+    accepts_binary: ClassVar[bool]
 
     def __init__(self, connection: "Connection", gateway: "Gateway", now: float) -> None:
         self._connection = connection
@@ -42,27 +42,27 @@ class Session(ABC, Generic[MessageT]):
         self._identity: Identity | None = None
         self._address = ""
         self._verifying: asyncio.Task[None] | None = None
-        self._waiting: list[MessageT] | None = None
-        self.due = now + gateway.settings.auth_seconds
+        self._queued: list[MessageT] | None = None
+        self._deadline = now + gateway.settings.auth_seconds
         metrics.CONNECTIONS.labels(self.protocol).inc()
 
     @abstractmethod
-    def deliver(self, packet: Packet) -> bool:
-        """Write it to the socket; False when there is nobody to write it to."""
+    def deliver(self, frame: EncodedFrame) -> bool:
+        """Send a frame to the peer. Return False when it was not sent."""
 
     @abstractmethod
     def receive(self, data: bytes) -> None:
-        """A WebSocket message from the peer, to be handed to `take` in portions that make sense."""
+        """Split a WebSocket message into protocol messages and pass each to `handle_or_queue`."""
 
     @abstractmethod
     def handle(self, message: MessageT) -> None:
-        """What the peer says."""
+        """Handle one protocol message."""
 
     @abstractmethod
-    def welcome(self, identity: Identity, /) -> None:
-        """Tell the peer that its token is good."""
+    def on_authenticated(self, identity: Identity, /) -> None:
+        """Confirm the token to the peer."""
 
-    def refuse(self, code: CloseCode, reason: str) -> None:
+    def close(self, code: CloseCode, reason: str) -> None:
         self._connection.close(code, reason)
 
     @property
@@ -70,15 +70,16 @@ class Session(ABC, Generic[MessageT]):
         return self._identity
 
     @property
-    def labels(self) -> dict[str, str]:
+    def log_fields(self) -> dict[str, str]:
         return {"protocol": self.protocol, "address": self._address}
 
-    def take(self, message: MessageT) -> None:
+    def handle_or_queue(self, message: MessageT) -> None:
+        """Handle a message, or queue it while a token is being verified."""
         if self._verifying is None:
             self.handle(message)
             return
-        self._waiting = [*(self._waiting or ()), message]
-        if len(self._waiting) > MOST_WAITING:
+        self._queued = [*(self._queued or ()), message]
+        if len(self._queued) > MAX_QUEUED:
             self._connection.fail(CloseCode.POLICY, "too many frames")
 
     def authenticate(self, token: str) -> None:
@@ -88,54 +89,54 @@ class Session(ABC, Generic[MessageT]):
         try:
             identity = await self._gateway.tokens.verify(token)
         except BadToken as bad:
-            log.info("token_refused", reason=str(bad), **self.labels)
-            self.refuse(CloseCode.BAD_TOKEN, "bad token")
+            log.info("token_rejected", reason=str(bad), **self.log_fields)
+            self.close(CloseCode.BAD_TOKEN, "bad token")
         else:
-            self._enter(identity)
+            self._set_identity(identity)
         self._verifying = None
-        waiting, self._waiting = self._waiting or (), None
-        for message in waiting:
+        queued, self._queued = self._queued or (), None
+        for message in queued:
             if self._connection.is_open:
-                self.take(message)
+                self.handle_or_queue(message)
 
-    def _enter(self, identity: Identity) -> None:
-        where = address(identity.user_type, identity.user_id)
+    def _set_identity(self, identity: Identity) -> None:
+        new_address = address(identity.user_type, identity.user_id)
         if not self._connection.is_open:
             return
         if identity in self._gateway.revocations:
-            self.refuse(CloseCode.BAD_TOKEN, "revoked token")
-        elif self._identity is not None and where != self._address:
-            self.refuse(CloseCode.BAD_TOKEN, "another person's token")
-        elif self._identity is None and not self._gateway.registry.join(where, self):
-            self.refuse(CloseCode.TOO_MANY, "too many connections")
+            self.close(CloseCode.BAD_TOKEN, "revoked token")
+        elif self._identity is not None and new_address != self._address:
+            self.close(CloseCode.BAD_TOKEN, "another user's token")
+        elif self._identity is None and not self._gateway.registry.add(new_address, self):
+            self.close(CloseCode.TOO_MANY, "too many connections")
         else:
             if self._identity is None:
-                log.info("socket_opened", protocol=self.protocol, address=where)
-            self._identity, self._address = identity, where
+                log.info("session_opened", protocol=self.protocol, address=new_address)
+            self._identity, self._address = identity, new_address
             left = identity.expires_at.timestamp() - time.time() + self._gateway.settings.expiry_grace_seconds
-            self.due = asyncio.get_running_loop().time() + left
-            self._connection.wake(self.due)
-            self.welcome(identity)
+            self._deadline = asyncio.get_running_loop().time() + left
+            self._connection.schedule_tick(self._deadline)
+            self.on_authenticated(identity)
             if not self._gateway.live:
                 self.deliver(self._gateway.status())
 
     def tick(self, now: float) -> float:
-        """Look at the clock; returns when to look again."""
-        if now >= self.due:
+        """Close the session when its deadline has passed. Return the time of the next tick."""
+        if now >= self._deadline:
             if self._identity is None:
-                self.refuse(CloseCode.NO_AUTH, "no auth in time")
+                self.close(CloseCode.NO_AUTH, "no auth in time")
             else:
-                self.refuse(CloseCode.BAD_TOKEN, "expired token")
-        return self.due
+                self.close(CloseCode.BAD_TOKEN, "expired token")
+        return self._deadline
 
-    def leave(self) -> None:
-        """From now on nothing is for this socket."""
+    def unregister(self) -> None:
+        """Stop the delivery of frames. Idempotent."""
         if self._identity is not None:
-            self._gateway.registry.leave(self._address, self)
+            self._gateway.registry.remove(self._address, self)
 
-    def ended(self, code: int, reason: str) -> None:
-        self.leave()
+    def on_closed(self, code: int, reason: str) -> None:
+        self.unregister()
         if self._verifying is not None:
             self._verifying.cancel()
         metrics.CONNECTIONS.labels(self.protocol).dec()
-        log.info("socket_closed", code=code, reason=reason, **self.labels)
+        log.info("session_closed", code=code, reason=reason, **self.log_fields)

@@ -1,6 +1,6 @@
-"""STOMP 1.2 on the wire, with what 1.1 and 1.0 do otherwise. Pure.
+"""The STOMP 1.2 wire format, with the differences of 1.1 and 1.0. Pure.
 
-A frame is a command, headers, an empty line, a body and a NUL. Bytes come in any portions: half a frame, or three.
+A frame is a command, headers, an empty line, a body and a NUL. A chunk of data may hold half a frame or several.
 Line feeds between frames are heart-beats. CONNECT and CONNECTED are never escaped, so that 1.0 can read them.
 """
 
@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 VERSIONS = ("1.2", "1.1", "1.0")
-MOST_HEADERS = 32
+MAX_HEADERS = 32
 
 _ESCAPES = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
 _UNESCAPES = {escaped: plain for plain, escaped in _ESCAPES.items()}
-_BARE = {"CONNECT", "CONNECTED", "STOMP"}
+_UNESCAPED_COMMANDS = {"CONNECT", "CONNECTED", "STOMP"}
 
 
 class BadFrame(Exception):
-    """What came is not STOMP."""
+    """The data is not valid STOMP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class StompFrame:
 
 
 class Parser:
-    """Gives back the frames that each portion completes; after a BadFrame it is of no further use."""
+    """`feed` returns the frames that a chunk completes. Do not use the parser after a BadFrame."""
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._limit = max_frame_bytes
         self._pending = bytearray()
         self.escaped = True
-        """1.0 knows no escapes: a backslash is a backslash."""
+        """False for 1.0, which has no escapes."""
 
     def feed(self, data: bytes) -> list[StompFrame]:
         self._pending += data
@@ -42,7 +42,7 @@ class Parser:
         while (frame := self._next()) is not None:
             frames.append(frame)
         if len(self._pending) > self._limit:
-            raise BadFrame(f"a frame is longer than {self._limit} bytes")
+            raise BadFrame(f"the frame is longer than {self._limit} bytes")
         return frames
 
     def _next(self) -> StompFrame | None:
@@ -50,7 +50,7 @@ class Parser:
         head_end, body_start = self._find_body()
         if body_start < 0:
             if b"\0" in self._pending:
-                raise BadFrame("a frame ends within its headers")
+                raise BadFrame("the frame ends inside its headers")
             return None
         command, headers = _read_head(bytes(self._pending[:head_end]), escaped=self.escaped)
         body_end = self._find_end(body_start, headers.get("content-length"))
@@ -78,16 +78,16 @@ class Parser:
             raise BadFrame("content-length is not a number")
         end = start + int(content_length)
         if end > self._limit:
-            raise BadFrame(f"a frame is longer than {self._limit} bytes")
+            raise BadFrame(f"the frame is longer than {self._limit} bytes")
         if len(self._pending) <= end:
             return -1
         if self._pending[end] != 0:
-            raise BadFrame("a body is longer than its content-length")
+            raise BadFrame("the body is longer than its content-length")
         return end
 
 
 def encode(command: str, headers: Mapping[str, str], body: bytes = b"", version: str = "1.2") -> bytes:
-    escape = _as_is if command in _BARE or version == "1.0" else _escape
+    escape = _unchanged if command in _UNESCAPED_COMMANDS or version == "1.0" else _escape
     lines = [command, *(f"{escape(name)}:{escape(value)}" for name, value in headers.items())]
     if body:
         lines.append(f"content-length:{len(body)}")
@@ -98,23 +98,23 @@ def _read_head(head: bytes, *, escaped: bool) -> tuple[str, dict[str, str]]:
     try:
         command, *lines = head.decode().split("\n")
     except UnicodeDecodeError:
-        raise BadFrame("headers are not UTF-8") from None
+        raise BadFrame("the headers are not UTF-8") from None
     command = command.removesuffix("\r")
     if not re.fullmatch(r"[A-Z]{3,16}", command):
-        raise BadFrame("a frame begins with no command")
-    if len(lines) > MOST_HEADERS:
-        raise BadFrame("a frame has too many headers")
-    unescape = _unescape if escaped and command not in _BARE else _as_is
+        raise BadFrame("the frame does not start with a command")
+    if len(lines) > MAX_HEADERS:
+        raise BadFrame("the frame has too many headers")
+    unescape = _unescape if escaped and command not in _UNESCAPED_COMMANDS else _unchanged
     headers: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.removesuffix("\r").partition(":")
         if not colon or not name:
             raise BadFrame("a header has no name or no colon")
-        headers.setdefault(unescape(name), unescape(value))  # of repeated headers the first counts
+        headers.setdefault(unescape(name), unescape(value))  # the first of repeated headers counts
     return command, headers
 
 
-def _as_is(text: str) -> str:
+def _unchanged(text: str) -> str:
     return text
 
 
@@ -127,6 +127,6 @@ def _unescape(text: str) -> str:
         try:
             return _UNESCAPES[match[0]]
         except KeyError:
-            raise BadFrame("a header has an escape that does not exist") from None
+            raise BadFrame("a header has an unknown escape") from None
 
     return re.sub(r"\\.?", plain, text)

@@ -1,12 +1,13 @@
-// The unchanged @stomp/stompjs in Node: signs in, subscribes, gets a message, heart-beats, and leaves with a receipt.
-// Usage: node stomp_client.mjs URL TOKEN. Writes one JSON object a line; what it sees is judged by the test.
+// The unchanged @stomp/stompjs in Node: it connects, subscribes, receives a message, exchanges heart-beats and
+// disconnects with a receipt.
+// Usage: node stomp_client.mjs URL TOKEN. Writes one JSON object per event. The test checks them.
 import { Client } from "@stomp/stompjs";
 import WebSocket from "ws";
 
 Object.assign(globalThis, { WebSocket });
 
 const [url, token] = process.argv.slice(2);
-const say = (event, more = {}) => console.log(JSON.stringify({ event, ...more }));
+const report = (event, more = {}) => console.log(JSON.stringify({ event, ...more }));
 
 const client = new Client({
   brokerURL: url,
@@ -15,21 +16,21 @@ const client = new Client({
   heartbeatOutgoing: 300,
   reconnectDelay: 0,
   debug: (text) => {
-    if (text === "<<< PONG" || text === ">>> PING") say("heart-beat", { text });
+    if (text === "<<< PONG" || text === ">>> PING") report("heart-beat", { text });
   },
-  onStompError: (frame) => say("error", { message: frame.headers.message }),
-  onWebSocketClose: (event) => say("closed", { code: event.code }),
-  onDisconnect: () => say("disconnected"),
+  onStompError: (frame) => report("error", { message: frame.headers.message }),
+  onWebSocketClose: (event) => report("closed", { code: event.code }),
+  onDisconnect: () => report("disconnected"),
 });
 
 client.onConnect = (frame) => {
-  say("connected", { version: frame.headers.version, subprotocol: client.webSocket.protocol });
-  client.watchForReceipt("subscribed", () => say("subscribed"));
+  report("connected", { version: frame.headers.version, subprotocol: client.webSocket.protocol });
+  client.watchForReceipt("subscribed", () => report("subscribed"));
   client.subscribe(
     "/user/queue/notifications",
     (message) => {
-      say("message", { headers: message.headers, body: message.body });
-      // Long enough for heart-beats to go both ways.
+      report("message", { headers: message.headers, body: message.body });
+      // Wait for heart-beats in both directions.
       setTimeout(() => client.deactivate(), 1500);
     },
     { receipt: "subscribed" },

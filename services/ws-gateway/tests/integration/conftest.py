@@ -1,4 +1,4 @@
-"""The loop and the fixtures of the gateway's tests."""
+"""The event loop and the fixtures of the gateway's tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -10,26 +10,20 @@ import uvloop
 from pydantic import SecretStr
 
 from tablebell.rabbit import Broker
-from ws_gateway.testing import (
-    Chromium,
-    InboxApi,
-    RunningGateway,
-    StartGateway,
-    chromium_process,
-    open_chromium,
-    open_inbox_api,
-    running_gateway,
-)
+from tablebell.testing.chromium import Chromium, chromium_process, open_chromium
+
+from .harness import RunningGateway, StartGateway, running_gateway
+from .inbox_api import InboxApi, open_inbox_api
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The loop of production: its transports buffer otherwise than asyncio's own."""
+    """Use uvloop as in production: its transports buffer differently from asyncio's."""
     return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture
 async def start_gateway(amqp_url: SecretStr, broker: Broker) -> AsyncIterator[StartGateway]:
-    """Start gateways with settings of one's own."""
+    """Start gateways with changed settings."""
     started = []
 
     async def start(**settings: Any) -> RunningGateway:
@@ -69,6 +63,6 @@ def chromium_port() -> Iterator[int]:
 
 @pytest.fixture
 async def chromium(chromium_port: int) -> AsyncIterator[Chromium]:
-    """One browser for all tests, windows of its own for each."""
+    """All tests share one browser. Each test has its own tabs."""
     async with open_chromium(chromium_port) as browser:
         yield browser

@@ -1,4 +1,4 @@
-"""tablebell.js in Chromium: after any absence the page has exactly the inbox, each notification once, in order."""
+"""tablebell.js in Chromium: after any interruption the page shows exactly the inbox, in order, without duplicates."""
 
 import asyncio
 import json
@@ -11,8 +11,12 @@ import pytest
 from pydantic import SecretStr
 
 from tablebell.rabbit import Broker
-from tablebell.testing import Servers, eventually
-from ws_gateway.testing import Chromium, InboxApi, RunningGateway, Tab, free_port, publish, running_gateway, token
+from tablebell.testing import Servers, eventually, free_port
+from tablebell.testing.chromium import Chromium, Tab
+from tablebell.testing.tokens import token
+
+from .harness import RunningGateway, publish, running_gateway
+from .inbox_api import InboxApi
 
 ME = "RESTAURANT_USER:50"
 
@@ -68,10 +72,10 @@ async def shows_the_inbox(tab: Tab, api: InboxApi, within: float = 15.0) -> None
         assert await tab.evaluate(SHOWN) == inbox_of(api)
         assert await tab.evaluate("inbox.unread") == api.unread(ME)
         raise
-    assert tab.complaints == []
+    assert tab.page_errors == []
 
 
-async def test_what_was_there_before_and_what_comes_live_are_one_list(
+async def test_stored_and_live_notifications_are_one_list(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     for _ in range(3):
@@ -83,7 +87,7 @@ async def test_what_was_there_before_and_what_comes_live_are_one_list(
     await gateway.publish(*frames)
     await shows_the_inbox(tab, api)
     view = api.inboxes[ME][api.ids(ME)[0]]
-    # What is said of a notification may overtake it.
+    # A change may arrive before its notification.
     late = api.add(ME)
     await gateway.publish(*api.resolve(api.inboxes[ME][api.ids(ME)[0]], 51, "CONFIRMED"))
     await gateway.publish(*late, *api.mark_read(view, 51))
@@ -112,7 +116,7 @@ async def test_after_a_gateway_restart_the_page_catches_up(
 
 async def test_after_a_sleep_the_page_catches_up(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
     tab = await open_inbox(chromium, gateway.http_url, api)
-    api.add(ME)  # nobody told this page
+    api.add(ME)  # the frame is lost
     await tab.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     await shows_the_inbox(tab, api)
     api.add(ME)
@@ -121,7 +125,7 @@ async def test_after_a_sleep_the_page_catches_up(gateway: RunningGateway, api: I
     assert await tab.evaluate("states.join()") == "live"
 
 
-async def test_after_the_network_was_away_the_page_catches_up(
+async def test_after_a_network_outage_the_page_catches_up(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     tab = await open_inbox(chromium, gateway.http_url, api)
@@ -133,12 +137,12 @@ async def test_after_the_network_was_away_the_page_catches_up(
     await shows_the_inbox(tab, api)
 
 
-async def test_while_rabbitmq_is_away_the_page_says_so_and_then_catches_up(
+async def test_during_a_rabbitmq_outage_the_page_is_delayed_and_then_catches_up(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium, servers: Servers
 ) -> None:
     tab = await open_inbox(chromium, gateway.http_url, api)
     api.add(ME)
-    await break_the_feed(servers, gateway.settings.amqp_url)
+    await close_broker_connection(servers, gateway.settings.amqp_url)
     await tab.wait_for("states.includes('delayed')", within=20)
     await tab.wait_for("inbox.state === 'live'", within=20)
     await shows_the_inbox(tab, api)
@@ -147,7 +151,7 @@ async def test_while_rabbitmq_is_away_the_page_says_so_and_then_catches_up(
 async def test_the_token_is_renewed_on_the_open_connection(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
-    # Each request to the API asks for the token too: all of these are short-lived but the last.
+    # Each API request takes a token too. All of these but the last are short-lived.
     tab = await open_inbox(
         chromium, gateway.http_url, api, *[token(ME, seconds=3, jti=str(n)) for n in range(3)], token(ME)
     )
@@ -157,7 +161,7 @@ async def test_the_token_is_renewed_on_the_open_connection(
     assert await tab.evaluate("states.join()") == "live"
 
 
-async def test_a_refused_token_is_replaced_and_the_page_catches_up(
+async def test_a_rejected_token_is_replaced_and_the_page_catches_up(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     api.add(ME)
@@ -166,7 +170,7 @@ async def test_a_refused_token_is_replaced_and_the_page_catches_up(
     assert {"refused": True} in await tab.evaluate("asked")
 
 
-async def test_with_no_better_token_the_page_is_signed_out(
+async def test_without_a_valid_token_the_page_is_signed_out(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     tab = await chromium.open(f"{gateway.http_url}/health/live")
@@ -174,7 +178,7 @@ async def test_with_no_better_token_the_page_is_signed_out(
     await tab.wait_for("inbox.state === 'signed-out'")
 
 
-async def test_several_tabs_agree(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
+async def test_tabs_stay_in_sync(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
     for _ in range(4):
         api.add(ME)
     first = await open_inbox(chromium, gateway.http_url, api)
@@ -192,7 +196,7 @@ async def test_several_tabs_agree(gateway: RunningGateway, api: InboxApi, chromi
     assert api.unread(ME) == 0
 
 
-async def test_the_badge_counts_what_is_not_loaded_too(
+async def test_the_unread_count_includes_notifications_that_are_not_loaded(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     for _ in range(130):
@@ -255,41 +259,41 @@ async def test_a_reading_is_bounded_and_leaves_no_gap_in_the_list(
     await shows_the_inbox(tab, api)
 
 
-async def test_a_bad_night_ends_with_exactly_the_inbox(
+async def test_after_many_failures_the_page_shows_exactly_the_inbox(
     amqp_url: SecretStr, broker: Broker, servers: Servers, api: InboxApi, chromium: Chromium
 ) -> None:
-    """Frames lost, repeated and late, decisions, a gateway that restarts and a feed that breaks, all at once."""
-    dice, port = random.Random(7), free_port()
+    """Lost, repeated and late frames, decisions, a gateway restart and a broken RabbitMQ connection together."""
+    rng, port = random.Random(7), free_port()
     async with running_gateway(amqp_url, broker, port=port) as gateway:
         tab = await open_inbox(chromium, gateway.http_url, api)
 
-        async def some_events(count: int) -> None:
+        async def publish_events(count: int) -> None:
             late = []
             for _ in range(count):
                 frames = api.add(ME, "RESTAURANT_USER:51")
-                if dice.random() < 0.5:
-                    view = api.inboxes[ME][dice.choice(api.ids(ME))]
+                if rng.random() < 0.5:
+                    view = api.inboxes[ME][rng.choice(api.ids(ME))]
                     change = api.resolve(view, 51, "CONFIRMED") if view.resolution is None else api.mark_read(view, 51)
                     frames = [*change, *frames]
-                if dice.random() < 0.3:
+                if rng.random() < 0.3:
                     late += frames
                 else:
-                    await publish(broker, frames * dice.choice([1, 1, 2]))
+                    await publish(broker, frames * rng.choice([1, 1, 2]))
             await publish(broker, late)
 
-        await some_events(15)
-    await some_events(5)  # nobody is there to hear
+        await publish_events(15)
+    await publish_events(5)  # no gateway is running
     async with running_gateway(amqp_url, broker, port=port):
-        await some_events(10)
-        await break_the_feed(servers, amqp_url)
-        await some_events(10)
+        await publish_events(10)
+        await close_broker_connection(servers, amqp_url)
+        await publish_events(10)
         await tab.wait_for("inbox.state === 'live'", within=20)
         await shows_the_inbox(tab, api)
         await tab.evaluate("inbox.stop()")
 
 
-async def break_the_feed(servers: Servers, amqp_url: SecretStr) -> None:
-    """The broker closes the gateway's connection."""
+async def close_broker_connection(servers: Servers, amqp_url: SecretStr) -> None:
+    """Make the broker close the gateway's connection."""
     vhost = urlsplit(amqp_url.get_secret_value()).path[1:]
     async with httpx.AsyncClient(base_url=servers.management_url, timeout=10) as http:
 

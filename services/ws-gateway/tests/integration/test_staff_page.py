@@ -1,4 +1,4 @@
-"""The staff page in Chromium: two windows, a decision, a gateway that dies, keyboards and small screens."""
+"""The staff page in Chromium: decisions in two windows, a gateway restart, the keyboard and small screens."""
 
 import asyncio
 import os
@@ -10,17 +10,12 @@ import pytest
 from pydantic import SecretStr
 
 from tablebell.rabbit import Broker
-from ws_gateway.testing import (
-    Chromium,
-    InboxApi,
-    RunningGateway,
-    StartGateway,
-    Tab,
-    free_port,
-    gateway_process,
-    publish,
-    token,
-)
+from tablebell.testing import free_port
+from tablebell.testing.chromium import Chromium, Tab
+from tablebell.testing.tokens import token
+
+from .harness import RunningGateway, StartGateway, gateway_process, publish
+from .inbox_api import InboxApi
 
 GIULIA, MARCO = "RESTAURANT_USER:50", "RESTAURANT_USER:51"
 BOTH = (GIULIA, MARCO)
@@ -51,7 +46,7 @@ async def gateway(start_gateway: StartGateway, api: InboxApi) -> RunningGateway:
     return await start_gateway(public_api_url=api.url)
 
 
-async def test_one_accepts_and_the_others_buttons_give_way_at_once(
+async def test_when_one_accepts_the_buttons_of_the_others_disappear(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     api.add(*BOTH, **reservation("Anna Bianchi", 4, 30))
@@ -69,23 +64,21 @@ async def test_one_accepts_and_the_others_buttons_give_way_at_once(
         shown = await tab.evaluate(f"document.querySelector('[data-id=\"{own}\"] .resolution').textContent")
         assert "handled by Giulia" in shown
     assert "handled by Giulia" in await marco.evaluate("document.querySelector('#announcer').textContent")
-    assert giulia.complaints == marco.complaints == []
+    assert giulia.page_errors == marco.page_errors == []
 
 
-async def test_who_is_too_late_is_told_who_was_faster(
-    gateway: RunningGateway, api: InboxApi, chromium: Chromium
-) -> None:
+async def test_a_late_decision_shows_who_was_faster(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
     api.add(*BOTH, **reservation("Anna Bianchi", 4, 30))
     marco = await open_staff(chromium, gateway.http_url, MARCO)
     his = api.ids(MARCO)[0]
     await marco.wait_for(f"{button(his, 'REJECTED')} !== null")
-    api.resolve(api.inboxes[MARCO][his], 50, "CONFIRMED")  # and the frame is lost
+    api.resolve(api.inboxes[MARCO][his], 50, "CONFIRMED")  # the frame is lost
     await marco.evaluate(f"{button(his, 'REJECTED')}.click()")
     await marco.wait_for(f"{button(his, 'REJECTED')} === null")
     assert await marco.evaluate("document.querySelector('#toast').textContent") == "Giulia was faster."
 
 
-async def test_another_time_is_proposed_in_the_restaurants_own_time(
+async def test_a_proposed_time_is_in_the_restaurants_time_zone(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     slot = {"customerName": "Anna", "partySize": 4, "slotTime": "2027-07-14T18:00:00Z", "timezone": "Europe/Rome"}
@@ -97,10 +90,10 @@ async def test_another_time_is_proposed_in_the_restaurants_own_time(
     assert await tab.evaluate("document.activeElement.value") == "2027-07-14T20:30"
     await tab.evaluate("document.querySelector('.propose').requestSubmit()")
     await tab.wait_for("document.querySelector('.resolution')?.textContent.startsWith('Another time proposed')")
-    assert api.proposed == ["2027-07-14T20:30:00"]
+    assert api.proposed_times == ["2027-07-14T20:30:00"]
 
 
-async def test_the_gateway_is_killed_and_comes_back_and_nothing_is_missing_or_shown_twice(
+async def test_after_a_gateway_kill_nothing_is_missing_or_shown_twice(
     amqp_url: SecretStr, broker: Broker, api: InboxApi, chromium: Chromium, tmp_path: Path
 ) -> None:
     port, log = free_port(), tmp_path / "log"
@@ -124,7 +117,7 @@ async def test_the_gateway_is_killed_and_comes_back_and_nothing_is_missing_or_sh
         assert [await tab.evaluate(CARDS) for tab in tabs] == [api.ids(person) for person in BOTH]
 
 
-async def test_signing_in_by_keyboard_and_out_again(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
+async def test_sign_in_by_keyboard_and_sign_out(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> None:
     api.add(GIULIA, **reservation("Anna Bianchi", 4, 30))
     tab = await chromium.open(f"{gateway.http_url}/staff")
     await tab.wait_for("document.activeElement.id === 'token'")
@@ -132,7 +125,7 @@ async def test_signing_in_by_keyboard_and_out_again(gateway: RunningGateway, api
     await press(tab, "Enter", "\r")
     await tab.wait_for("document.querySelector('#state').dataset.state === 'live'")
     await tab.wait_for("document.querySelectorAll('.card').length === 1")
-    # Tab leads from button to button, and what has the focus counts as read.
+    # Tab moves from button to button. A focused card counts as read.
     for _ in range(12):
         await press(tab, "Tab")
         if await tab.evaluate("document.activeElement.dataset.action === 'CONFIRMED'"):
@@ -146,8 +139,8 @@ async def test_signing_in_by_keyboard_and_out_again(gateway: RunningGateway, api
     assert await tab.evaluate("sessionStorage.length") == 0
 
 
-async def test_a_token_that_is_not_good_leads_back_to_the_sign_in(gateway: RunningGateway, chromium: Chromium) -> None:
-    tab = await chromium.open(f"{gateway.http_url}/staff#token=rubbish")
+async def test_a_bad_token_returns_to_the_sign_in(gateway: RunningGateway, chromium: Chromium) -> None:
+    tab = await chromium.open(f"{gateway.http_url}/staff#token=invalid")
     await tab.wait_for("!document.querySelector('#sign-in-problem').hidden")
     assert "token" not in await tab.evaluate("location.href")
 
@@ -158,7 +151,7 @@ SMALL_TARGETS = """[...document.querySelectorAll('button')].filter(each => each.
     .filter(each => each.getBoundingClientRect().height < 40).map(each => each.outerHTML)"""
 
 
-async def test_the_page_fits_a_phone_and_a_desktop_and_everything_has_a_name(
+async def test_the_page_fits_phones_and_desktops_and_every_control_has_a_name(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:
     api.add(*BOTH, **reservation("Sofia Conti", 2, 6))
@@ -174,12 +167,12 @@ async def test_the_page_fits_a_phone_and_a_desktop_and_everything_has_a_name(
         assert await tab.evaluate("document.documentElement.scrollWidth") <= width
         assert await tab.evaluate(ACCESSIBILITY) == []
         assert await tab.evaluate(SMALL_TARGETS) == []
-        await keep(name, await tab.screenshot())
+        await save(name, await tab.screenshot())
     await tab.use_dark()
-    await keep("phone-dark", await tab.screenshot())
+    await save("phone-dark", await tab.screenshot())
 
 
-async def test_files_are_served_with_their_types_and_not_again_when_unchanged(gateway: RunningGateway) -> None:
+async def test_files_have_their_types_and_are_not_sent_again_when_unchanged(gateway: RunningGateway) -> None:
     async with httpx.AsyncClient(base_url=gateway.http_url) as http:
         client = await http.get("/tablebell.js")
         assert client.headers["Content-Type"].startswith("text/javascript")
@@ -201,8 +194,8 @@ async def press(tab: Tab, key: str, text: str = "") -> None:
     await tab.call("Input.dispatchKeyEvent", type="keyUp", **common)
 
 
-async def keep(name: str, picture: bytes) -> None:
-    """Pictures for people to look at, where SCREENSHOTS says."""
+async def save(name: str, picture: bytes) -> None:
+    """Save a screenshot in the folder that SCREENSHOTS names."""
     assert picture.startswith(b"\x89PNG")
     if folder := os.environ.get("SCREENSHOTS"):
         await asyncio.to_thread((Path(folder) / f"staff-{name}.png").write_bytes, picture)

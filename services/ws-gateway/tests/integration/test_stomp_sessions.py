@@ -1,4 +1,4 @@
-"""/stomp, spoken by hand: what the standard says and what clients rely on."""
+"""/stomp with hand-written frames: the behaviour that the standard and clients require."""
 
 import asyncio
 import json
@@ -6,8 +6,11 @@ import json
 import pytest
 from websockets.asyncio.client import ClientConnection
 
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import token
 from ws_gateway.stomp import Parser, StompFrame, encode
-from ws_gateway.testing import RunningGateway, StartGateway, close_code, notification, token
+
+from .harness import RunningGateway, StartGateway, close_code
 
 DESTINATION = "/user/queue/notifications"
 
@@ -49,18 +52,18 @@ async def test_one_of_the_offered_subprotocols_is_echoed(gateway: RunningGateway
     assert {offer: client.subprotocol for offer, client in clients.items()} == offers
 
 
-async def test_the_newest_common_version_is_spoken(gateway: RunningGateway) -> None:
+async def test_the_newest_common_version_is_used(gateway: RunningGateway) -> None:
     versions = {"1.0,1.1,1.2": "1.2", "1.1,1.0": "1.1", "1.0": "1.0", None: "1.0"}
-    spoken = {}
+    used = {}
     for accepted in versions:
         client = await gateway.open(gateway.stomp_url)
         headers = {"Authorization": f"Bearer {token()}"} | ({"accept-version": accepted} if accepted else {})
         await client.send(encode("CONNECT", headers).decode())  # and no host header
-        spoken[accepted] = (await frame_of(client)).headers["version"]
-    assert spoken == versions
+        used[accepted] = (await frame_of(client)).headers["version"]
+    assert used == versions
 
 
-async def test_a_version_nobody_speaks_is_an_error(gateway: RunningGateway) -> None:
+async def test_an_unknown_version_is_an_error(gateway: RunningGateway) -> None:
     client = await gateway.open(gateway.stomp_url)
     await client.send(encode("CONNECT", {"accept-version": "9.9"}).decode())
     assert (await frame_of(client)).command == "ERROR"
@@ -81,14 +84,14 @@ async def test_a_message_carries_destination_message_id_and_subscription(gateway
     assert "ack" not in first.headers
 
 
-async def test_with_acks_a_message_carries_what_to_ack(gateway: RunningGateway) -> None:
+async def test_with_client_acks_a_message_has_an_ack_header(gateway: RunningGateway) -> None:
     client = await subscribed(gateway, ack="client-individual")
     await gateway.publish(notification(7, "RESTAURANT_USER:50"))
     await client.send(encode("ACK", {"id": (await frame_of(client)).headers["ack"], "receipt": "r"}).decode())
     assert (await frame_of(client)).command == "RECEIPT"
 
 
-async def test_everyone_gets_only_what_is_theirs_and_only_while_subscribed(gateway: RunningGateway) -> None:
+async def test_users_receive_only_their_own_frames_while_subscribed(gateway: RunningGateway) -> None:
     client = await subscribed(gateway, "RESTAURANT_USER:50")
     colleague = await subscribed(gateway, "RESTAURANT_USER:51")
     not_yet = await connected(gateway, "RESTAURANT_USER:50")
@@ -103,7 +106,7 @@ async def test_everyone_gets_only_what_is_theirs_and_only_while_subscribed(gatew
             await asyncio.wait_for(silent.recv(), 0.2)
 
 
-async def test_disconnect_is_receipted_and_closed(gateway: RunningGateway) -> None:
+async def test_disconnect_gets_a_receipt_and_a_close(gateway: RunningGateway) -> None:
     client = await connected(gateway)
     await client.send(encode("DISCONNECT", {"receipt": "77"}).decode())
     frame = await frame_of(client)
@@ -125,7 +128,7 @@ async def test_frames_may_be_split_joined_and_binary(gateway: RunningGateway) ->
     assert (await frame_of(client)).command == "MESSAGE"
 
 
-async def test_heart_beats_are_line_feeds_both_ways(start_gateway: StartGateway) -> None:
+async def test_heart_beats_are_line_feeds_in_both_directions(start_gateway: StartGateway) -> None:
     gateway = await start_gateway(stomp_heart_beat_seconds=0.3)
     client = await gateway.open(gateway.stomp_url)
     headers = {"accept-version": "1.2", "Authorization": f"Bearer {token()}", "heart-beat": "300,300"}
@@ -136,7 +139,7 @@ async def test_heart_beats_are_line_feeds_both_ways(start_gateway: StartGateway)
         await client.send("\n")
 
 
-async def test_who_wants_no_heart_beats_gets_none(start_gateway: StartGateway) -> None:
+async def test_heart_beats_are_sent_only_on_request(start_gateway: StartGateway) -> None:
     gateway = await start_gateway(stomp_heart_beat_seconds=0.3)
     client = await connected(gateway)
     with pytest.raises(TimeoutError):
@@ -148,26 +151,26 @@ async def ending(client: ClientConnection) -> tuple[str, int | None]:
 
 
 async def test_a_bad_token_is_an_error_and_4401(gateway: RunningGateway) -> None:
-    for bad in (None, "Basic eDp5", "Bearer rubbish", "Bearer", f"Bearer {token(seconds=-60)}"):
+    for bad in (None, "Basic eDp5", "Bearer invalid", "Bearer", f"Bearer {token(seconds=-60)}"):
         client = await gateway.open(gateway.stomp_url)
         headers = {"accept-version": "1.2"} | ({"Authorization": bad} if bad else {})
         await client.send(encode("CONNECT", headers).decode())
         assert await ending(client) == ("ERROR", 4401), bad
 
 
-async def test_rubbish_before_connect_ends_it_and_disturbs_nobody(gateway: RunningGateway) -> None:
+async def test_invalid_data_before_connect_closes_and_does_not_affect_others(gateway: RunningGateway) -> None:
     neighbour = await subscribed(gateway)
     subscribe = encode("SUBSCRIBE", {"id": "1", "destination": DESTINATION})
-    for rubbish in (b"rubbish\n\n\0", b"\x00\xff\xfe", subscribe, b"x" * 16_384 + b"x"):
+    for invalid in (b"invalid\n\n\0", b"\x00\xff\xfe", subscribe, b"x" * 16_384 + b"x"):
         client = await gateway.open(gateway.stomp_url)
-        for start in range(0, len(rubbish), 16_384):
-            await client.send(rubbish[start : start + 16_384])
-        assert await ending(client) == ("ERROR", 1002), rubbish[:20]
+        for start in range(0, len(invalid), 16_384):
+            await client.send(invalid[start : start + 16_384])
+        assert await ending(client) == ("ERROR", 1002), invalid[:20]
     await gateway.publish(notification(1, "RESTAURANT_USER:50"))
     assert (await frame_of(neighbour)).command == "MESSAGE"
 
 
-async def test_what_is_not_possible_is_an_error_and_the_end(gateway: RunningGateway) -> None:
+async def test_an_unsupported_frame_is_an_error_and_closes(gateway: RunningGateway) -> None:
     for frame in (
         encode("SUBSCRIBE", {"id": "1", "destination": "/user/RESTAURANT_USER:51/queue/notifications"}),
         encode("SUBSCRIBE", {"id": "1", "destination": "/topic/everything"}),
@@ -185,7 +188,7 @@ async def test_no_connect_in_time_closes_with_4408(start_gateway: StartGateway) 
     assert await close_code(await gateway.open(gateway.stomp_url)) == 4408
 
 
-async def test_an_expired_token_closes_with_4401_after_the_grace(start_gateway: StartGateway) -> None:
+async def test_an_expired_token_closes_with_4401_after_the_grace_period(start_gateway: StartGateway) -> None:
     gateway = await start_gateway(expiry_grace_seconds=0.3)
     client = await gateway.open(gateway.stomp_url)
     headers = {"accept-version": "1.2", "Authorization": f"Bearer {token(seconds=1)}"}

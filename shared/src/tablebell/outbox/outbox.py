@@ -71,6 +71,8 @@ class Count:
     status: str
     rows: int
     oldest: datetime
+    first_due: datetime
+    """When the oldest of them was due for the first time, however often it has been put off since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,13 @@ class Outbox:
         held = [row for row in rows if not row["leased"]] if len(leased) < len(rows) else ()
         return Batch(token, leased, reached, more=len(rows) >= limit, held=held)
 
+    async def find_due(
+        self, connection: Executor, scope: Any, *, limit: int, after: Position = START
+    ) -> list[Position]:
+        """What a claim with these parameters would look at; leases nothing."""
+        rows = await connection.fetch(self.sql["find_due"], scope, limit, after.due, after.id)
+        return [Position(row["due"], row["id"]) for row in rows]
+
     async def extend_if_leased(
         self, connection: Executor, ids: Sequence[int], token: UUID, lease: timedelta
     ) -> list[int]:
@@ -133,13 +142,18 @@ class Outbox:
         ids, errors, _ = _columns(failures)
         return _ids(await connection.fetch(self.sql["bury_if_leased"], ids, token, errors))
 
+    async def bury_if_free(self, connection: Executor, failures: Sequence[Failure]) -> list[int]:
+        """Give up on open rows that nobody has leased."""
+        ids, errors, _ = _columns(failures)
+        return _ids(await connection.fetch(self.sql["bury_if_free"], ids, errors))
+
     async def release_if_leased(self, connection: Executor, failures: Sequence[Failure], token: UUID) -> list[int]:
         """Put rows back as they were, without counting an attempt: what stood in the way was no fault of theirs."""
         ids, errors, pauses = _columns(failures)
         return _ids(await connection.fetch(self.sql["release_if_leased"], ids, token, errors, pauses))
 
     async def requeue(self, connection: Executor, ids: Sequence[int]) -> list[int]:
-        """Give dead rows all their attempts again."""
+        """Give dead rows all their attempts again; which of them. A planned event with a successor stays dead."""
         return _ids(await connection.fetch(self.sql["requeue"], ids))
 
     async def discard(self, connection: Executor, ids: Sequence[int]) -> list[int]:
@@ -176,6 +190,7 @@ def _ids(rows: Sequence[asyncpg.Record]) -> list[int]:
 
 
 def _columns(failures: Sequence[Failure]) -> tuple[list[int], list[str], list[timedelta]]:
-    # An error from outside may hold anything; PostgreSQL takes no NUL, and an operator no novel.
-    errors = [failure.error.replace("\x00", "")[:1000] for failure in failures]
+    # An error from outside may hold anything; PostgreSQL takes no NUL and no lone surrogates, and an operator no novel.
+    whole = (failure.error.encode("utf-8", "replace").decode() for failure in failures)
+    errors = [error.replace("\x00", "")[:1000] for error in whole]
     return [failure.id for failure in failures], errors, [failure.pause for failure in failures]

@@ -1,7 +1,8 @@
 """RabbitMQ: a connection that comes back, publishing with confirms, consuming with the ack last."""
 
 from tablebell.rabbit.connection import Broker, BrokerAway, open_broker
-from tablebell.rabbit.consumer import Consumer, Delivery, Done, Poison, Verdict
+from tablebell.rabbit.consumer import Consumer, Recovery
+from tablebell.rabbit.delivery import Delivery, Done, Poison, Verdict
 from tablebell.rabbit.publisher import Confirmed, Outgoing, Publisher, PublishOutcome, Refused, Unreachable
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "Poison",
     "PublishOutcome",
     "Publisher",
+    "Recovery",
     "Refused",
     "Unreachable",
     "Verdict",

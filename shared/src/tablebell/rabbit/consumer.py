@@ -1,61 +1,51 @@
 """Consuming in batches, with the ack last.
 
 A handler gets what has arrived, in the order of the queue, and returns when its effects are committed; only then is the
-batch acked. An outage (the handler's database is away) is waited out with the batch in hand, so that nothing is
-overtaken. A handler that fails otherwise is given the batch again message by message, and the one that fails alone goes
-to the dead queue with its reason, by a confirmed publish before its ack. The rest are done.
+batch acked. An outage (the handler's database is away, or refuses every message alike) is waited out with the batch in
+hand, so that nothing is overtaken. Long before the broker's consumer timeout the batch is given back by closing the
+channel, and it is delivered again.
+
+Poison (isolation.py) goes to the dead queue with its reason, by a confirmed publish before its ack. While the broker
+takes no messages (an alarm) nothing can be buried: poison stays unacked, and the rest is handled and acked.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import structlog
+from aiormq.abc import AbstractChannel as Underlay
 from aiormq.abc import DeliveredMessage
-from pamqp.commands import Basic
+from aiormq.exceptions import ChannelNotFoundEntity
+from prometheus_client import Counter
 
-from tablebell import tracing
 from tablebell.lifecycle import Stop
-from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit.connection import ANSWER_SECONDS, Broker, BrokerAway, Declare, close_channel
-from tablebell.rabbit.publisher import Confirmed, Outgoing, Publisher
+from tablebell.outage import OUTAGES, describe, is_outage
+from tablebell.rabbit.connection import Broker, BrokerAway, Declare, close_channel, own_cancellation
+from tablebell.rabbit.delivery import Delivery, Handler, Poison, dead_letter, delivery_of
+from tablebell.rabbit.isolation import Interrupted, Isolation
+from tablebell.rabbit.publisher import Confirmed, Publisher
+from tablebell.rabbit.subscription import End, subscribed
 
 log = structlog.get_logger(__name__)
 
-LONGEST_PAUSE = 5.0
+LONGEST_PAUSE = 2.0
+BURY_AGAIN_SECONDS = 1.0
+
+INTERRUPTIONS = Counter("consumer_interruptions_total", "Tries to handle a batch that ended in an outage", ["queue"])
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A message as it arrived. `received` is on the monotonic clock."""
+class Recovery(Protocol):
+    """Finds what a queue never brought because it was deleted and declared again."""
 
-    tag: int
-    body: bytes
-    routing_key: str
-    message_id: str | None
-    type: str | None
-    correlation_id: str | None
-    headers: Mapping[str, Any]
-    redelivered: bool
-    received: float
+    async def request(self) -> None:
+        """The queue is missing, or may have been deleted. Called before it is declared again."""
 
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Poison:
-    """This message can never be handled."""
-
-    reason: str
-
-
-Verdict: TypeAlias = Done | Poison
-Handler: TypeAlias = Callable[[Sequence[Delivery]], Awaitable[Sequence[Verdict]]]
+    def missing(self) -> AsyncIterator[Sequence[Delivery]]:
+        """The messages that the queue may lack, in order. Called before the queue is consumed from."""
 
 
 @dataclass(slots=True)
@@ -68,144 +58,210 @@ class Consumer:
     batch_size: int = 100
     linger_seconds: float = 0.0
     """How long to wait for a batch to fill; 0 takes what is there."""
+    hold_seconds: float = 900.0
+    """How long a message is held unacked before it is given back: well below the broker's consumer timeout."""
+    dead_letters: Broker | None = None
+    """The connection by which poison is buried; without it, the one that consumes."""
+    recovery: Recovery | None = None
+    consuming: bool = False
+    trouble: str | None = None
+    """Why the batch in hand is not handled."""
+    isolation: Isolation = field(init=False)
+    _cancelled: bool = False
+
+    def __post_init__(self) -> None:
+        self.isolation = Isolation(self.queue, self.handler)
+
+    async def check(self) -> None:
+        """Raises while the queue is not consumed, or what it brings cannot be handled."""
+        if not self.consuming:
+            raise BrokerAway(f"{self.queue} is not consumed")
+        if self.trouble is not None:
+            raise Interrupted(f"{self.queue} is held up: {self.trouble}")
 
     async def run(self, stop: Stop) -> None:
         """Consume until a stop is asked for; open another channel whenever one is lost."""
         while not stop.requested:
             try:
-                await self._consume(stop)
+                with own_cancellation():
+                    await self._consume(stop)
             except BrokerAway:
                 await stop.sleep(0.1)
-            except OUTAGES as outage:
-                log.warning("consumer_interrupted", queue=self.queue, error=describe(outage))
+            except Exception as error:
+                if not is_outage(error):
+                    raise
+                log.warning("consumer_interrupted", queue=self.queue, error=describe(error))
                 await stop.sleep(1.0)
 
     async def _consume(self, stop: Stop) -> None:
+        if self.recovery is not None and (self._cancelled or not await self._queue_exists()):
+            log.warning("queue_lost", queue=self.queue)
+            await self.recovery.request()
+            self._cancelled = False
         channel = await self.broker.open_channel(confirms=False, prefetch=2 * self.batch_size, declare=self.declare)
+        underlay = await channel.get_underlay_channel()
         arrived: asyncio.Queue[Delivery] = asyncio.Queue()
 
         async def on_message(message: DeliveredMessage) -> None:
-            arrived.put_nowait(_delivery(message))
+            arrived.put_nowait(delivery_of(message))
 
-        ending = asyncio.ensure_future(_either(stop.wait(), channel.closed()))
+        stopping = asyncio.ensure_future(stop.wait())
         try:
-            underlay = await channel.get_underlay_channel()
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await underlay.basic_consume(self.queue, on_message)
-            while batch := await self._take(arrived, ending):
-                if not await self._finish(batch, ending):
-                    return
-                await underlay.basic_ack(batch[-1].tag, multiple=True)
+            if self.recovery is not None and not await self._recover(self.recovery, stopping):
+                return
+            async with subscribed(channel, self.queue, on_message, no_ack=False) as ended:
+                self.consuming, self.trouble = True, None
+                await Session(self, underlay, arrived, _either(stopping, ended)).run()
+                self._cancelled = ended.done() and ended.result() is End.CANCELLED
         finally:
-            ending.cancel()
+            self.consuming = False
+            stopping.cancel()
             await close_channel(channel)
 
-    async def _take(self, arrived: asyncio.Queue[Delivery], ending: asyncio.Future[Any]) -> list[Delivery]:
-        """The next batch, or nothing when it is time to end."""
-        if arrived.empty():
-            first: asyncio.Future[Any] = asyncio.ensure_future(arrived.get())
-            await asyncio.wait({first, ending}, return_when=asyncio.FIRST_COMPLETED)
+    async def _queue_exists(self) -> bool:
+        channel = await self.broker.open_channel(confirms=False)
+        try:
+            await channel.declare_queue(self.queue, passive=True, timeout=5)
+        except ChannelNotFoundEntity:
+            return False
+        finally:
+            await close_channel(channel)
+        return True
+
+    async def _recover(self, recovery: Recovery, stopping: asyncio.Future[Any]) -> bool:
+        """Handle what the queue may lack; False when a stop came first."""
+        async with aclosing(recovery.missing()) as missing:  # type: ignore[type-var]
+            async for batch in missing:
+                poisoned = await self.handle(batch, stopping, time.monotonic() + self.hold_seconds)
+                if poisoned is None:
+                    return False
+                for delivery, poison in poisoned:  # its message was buried, or never came: its event is in the outbox
+                    log.error("event_not_recovered", message_id=delivery.message_id, reason=poison.reason)
+        return not stopping.done()
+
+    async def handle(
+        self, batch: Sequence[Delivery], ending: asyncio.Future[Any], until: float
+    ) -> list[tuple[Delivery, Poison]] | None:
+        """What of the batch is poison, when the rest has been handled; None when the batch has to be given back."""
+        failures = 0
+        while not ending.done():
+            try:
+                async with asyncio.timeout(max(1.0, until - time.monotonic())):
+                    poisoned = await self.isolation.handle(batch)
+            except OUTAGES as outage:
+                failures += 1
+                pause = min(LONGEST_PAUSE, 0.05 * 2**failures, self.hold_seconds / 10)
+                self.trouble = describe(outage)
+                INTERRUPTIONS.labels(self.queue).inc()
+                log.warning("batch_interrupted", queue=self.queue, error=self.trouble, retry_in=pause)
+                if time.monotonic() + pause > until:
+                    log.warning("batch_given_back", queue=self.queue, messages=len(batch))
+                    return None
+                await asyncio.wait({ending}, timeout=pause)
+            else:
+                self.trouble = None
+                return poisoned
+        return None
+
+    async def bury(self, poisoned: Sequence[tuple[Delivery, Poison]]) -> bool:
+        """Whether the dead queue has them."""
+        broker = self.dead_letters or self.broker
+        publisher = Publisher(broker, self.declare)
+        try:
+            outcomes = await publisher.publish_all(
+                [dead_letter(delivery, poison, self.queue, self.dead_queue) for delivery, poison in poisoned]
+            )
+        finally:
+            await publisher.close()
+        refused = [outcome.reason for outcome in outcomes if not isinstance(outcome, Confirmed)]
+        if refused:
+            log.warning("messages_not_buried", queue=self.queue, messages=len(poisoned), error=refused[0])
+            return False
+        for delivery, poison in poisoned:
+            log.error("message_buried", queue=self.queue, message_id=delivery.message_id, reason=poison.reason)
+        return True
+
+
+class Session:
+    """What happens on one channel until it ends."""
+
+    def __init__(
+        self, consumer: Consumer, underlay: Underlay, arrived: asyncio.Queue[Delivery], ending: asyncio.Future[Any]
+    ) -> None:
+        self._consumer = consumer
+        self._underlay = underlay
+        self._arrived = arrived
+        self._ending = ending
+        self._unburied: list[tuple[Delivery, Poison]] = []
+
+    async def run(self) -> None:
+        """Returns when the channel has ended, or has to be closed to give back what is held."""
+        try:
+            while not self._ending.done():
+                batch = await self._take()
+                if not await (self._work_on(batch) if batch else self._bury_again()):
+                    return
+        finally:
+            self._ending.cancel()
+
+    async def _take(self) -> list[Delivery]:
+        """The next batch; nothing when it is time to end, or to try again to bury."""
+        if self._arrived.empty():
+            first: asyncio.Future[Any] = asyncio.ensure_future(self._arrived.get())
+            patience = BURY_AGAIN_SECONDS if self._unburied else None
+            await asyncio.wait({first, self._ending}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if not first.done():
                 first.cancel()
                 return []
             batch = [first.result()]
         else:
-            batch = [arrived.get_nowait()]
-        if ending.done():
+            batch = [self._arrived.get_nowait()]
+        if self._ending.done():
             return []
-        if self.linger_seconds and arrived.qsize() < self.batch_size - 1:
-            await asyncio.sleep(self.linger_seconds)
-        while len(batch) < self.batch_size and not arrived.empty():
-            batch.append(arrived.get_nowait())
+        size = self._consumer.batch_size
+        if self._consumer.linger_seconds and self._arrived.qsize() < size - 1:
+            await asyncio.sleep(self._consumer.linger_seconds)
+        while len(batch) < size and not self._arrived.empty():
+            batch.append(self._arrived.get_nowait())
         return batch
 
-    async def _finish(self, batch: Sequence[Delivery], ending: asyncio.Future[Any]) -> bool:
-        """Handle the batch for good; False when it has to be left to be delivered again."""
-        failures = 0
-        while not ending.done():
-            try:
-                await self._bury(await self._handle(batch))
-            except OUTAGES as outage:
-                failures += 1
-                pause = min(LONGEST_PAUSE, 0.05 * 2**failures)
-                log.warning("batch_interrupted", queue=self.queue, error=describe(outage), retry_in=pause)
-                await asyncio.wait({ending}, timeout=pause)
-            else:
-                return True
-        return False
+    async def _work_on(self, batch: Sequence[Delivery]) -> bool:
+        """Handle and ack the batch; False when what is held has to be given back."""
+        poisoned = await self._consumer.handle(batch, self._ending, batch[0].received + self._consumer.hold_seconds)
+        if poisoned is None:
+            return False
+        self._unburied += poisoned
+        if not self._unburied or await self._consumer.bury(self._unburied):
+            self._unburied.clear()
+            await self._underlay.basic_ack(batch[-1].tag, multiple=True)
+            return True
+        held = {delivery.tag for delivery, _ in self._unburied}
+        for delivery in batch:
+            if delivery.tag not in held:
+                await self._underlay.basic_ack(delivery.tag)
+        # Nothing more is delivered when as many are held as may be on their way: then they are all there is to work on.
+        return self._may_hold()
 
-    async def _handle(self, batch: Sequence[Delivery]) -> list[tuple[Delivery, Poison]]:
-        """What of the batch is poison; the rest has been handled."""
-        try:
-            with tracing.handling(self.queue, [delivery.headers for delivery in batch]) as headers:
-                verdicts = await self.handler(batch if headers is None else _carrying(batch, headers))
-        except OUTAGES:
-            raise
-        except Exception as error:
-            log.exception("batch_failed", queue=self.queue, messages=len(batch))
-            if len(batch) == 1:
-                return [(batch[0], Poison(describe(error)))]
-            return [poisoned for delivery in batch for poisoned in await self._handle([delivery])]
-        return [
-            (delivery, verdict)
-            for delivery, verdict in zip(batch, verdicts, strict=True)
-            if isinstance(verdict, Poison)
-        ]
+    async def _bury_again(self) -> bool:
+        if self._unburied and await self._consumer.bury(self._unburied):
+            for delivery, _ in self._unburied:
+                await self._underlay.basic_ack(delivery.tag)
+            self._unburied.clear()
+        return self._may_hold()
 
-    async def _bury(self, poisoned: Sequence[tuple[Delivery, Poison]]) -> None:
-        if not poisoned:
-            return
-        publisher = Publisher(self.broker, self.declare)
-        try:
-            outcomes = await publisher.publish_all([self._dead_letter(*each) for each in poisoned])
-        finally:
-            await publisher.close()
-        for (delivery, poison), outcome in zip(poisoned, outcomes, strict=True):
-            if not isinstance(outcome, Confirmed):
-                raise BrokerAway(f"the dead queue did not take a message: {outcome.reason}")
-            log.error("message_buried", queue=self.queue, message_id=delivery.message_id, reason=poison.reason)
-
-    def _dead_letter(self, delivery: Delivery, poison: Poison) -> Outgoing:
-        headers = {
-            **delivery.headers,
-            "x-dead-reason": poison.reason[:1000],
-            "x-dead-queue": self.queue,
-            "x-dead-routing-key": delivery.routing_key,
-        }
-        properties = Basic.Properties(
-            message_id=delivery.message_id,
-            message_type=delivery.type,
-            correlation_id=delivery.correlation_id,
-            content_type="application/json",
-            delivery_mode=2,
-            headers=headers,
-        )
-        return Outgoing(exchange="", routing_key=self.dead_queue, body=delivery.body, properties=properties)
+    def _may_hold(self) -> bool:
+        oldest = min((delivery.received for delivery, _ in self._unburied), default=time.monotonic())
+        return time.monotonic() - oldest < self._consumer.hold_seconds
 
 
-def _carrying(batch: Sequence[Delivery], headers: Sequence[Mapping[str, Any]]) -> list[Delivery]:
-    return [replace(delivery, headers=own) for delivery, own in zip(batch, headers, strict=True)]
+def _either(*futures: asyncio.Future[Any]) -> asyncio.Future[None]:
+    """Done when one of them is."""
+    either: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def end(_: object) -> None:
+        if not either.done():
+            either.set_result(None)
 
-def _delivery(message: DeliveredMessage) -> Delivery:
-    properties = message.header.properties
-    return Delivery(
-        tag=message.delivery_tag or 0,
-        body=message.body,
-        routing_key=message.routing_key or "",
-        message_id=properties.message_id,
-        type=properties.message_type,
-        correlation_id=properties.correlation_id,
-        headers=properties.headers or {},
-        redelivered=bool(message.redelivered),
-        received=time.monotonic(),
-    )
-
-
-async def _either(*awaitables: Awaitable[Any]) -> None:
-    futures = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
-    try:
-        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for future in futures:
-            future.cancel()
+    for future in futures:
+        future.add_done_callback(end)
+    return either

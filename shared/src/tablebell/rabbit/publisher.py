@@ -2,7 +2,11 @@
 
 Confirmed   the broker has it, in at least one queue
 Refused     this message cannot be delivered as it is (no queue is bound for it): counts as a failed attempt
-Unreachable the broker is away, busy or silent: nobody's fault, no attempt is burnt; it may or may not have arrived
+Unreachable the broker is away, blocked, busy or silent: nobody's fault, no attempt is counted; it may or may not have
+            arrived
+
+A sender that gives up on a confirm throws away the connection. Otherwise the bytes that the broker has not read yet
+would go out later, after the sender has published the same message again.
 """
 
 import asyncio
@@ -15,7 +19,7 @@ from pamqp.commands import Basic
 
 from tablebell import tracing
 from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit.connection import Broker, Declare
+from tablebell.rabbit.connection import Broker, Declare, close_channel
 from tablebell.rabbit.outflow import Outflow
 
 
@@ -50,6 +54,8 @@ CONFIRMED = Confirmed()
 class Publisher:
     """Keeps one channel. `declare` runs on each new one, so that the exchange exists after a broker was rebuilt.
 
+    At most `window` messages are on their way at once.
+
     Calls that run at the same time are written in the order in which they were made.
     """
 
@@ -63,9 +69,10 @@ class Publisher:
         self._window = window
         self._outflow: Outflow | None = None
         self._opening = asyncio.Lock()
+        self._declare_again = False
 
     async def publish_all(self, messages: Sequence[Outgoing]) -> list[PublishOutcome]:
-        """In windows, so that neither side has to hold more than a window's messages."""
+        """In windows, so that no more than a window's messages are held here."""
         outcomes: list[PublishOutcome] = []
         for start in range(0, len(messages), self._window):
             outcomes += await self._publish_window(messages[start : start + self._window])
@@ -78,19 +85,22 @@ class Publisher:
         return outcome
 
     async def _publish(self, message: Outgoing, properties: Basic.Properties) -> PublishOutcome:
+        if self._broker.blocked is not None:
+            return Unreachable(f"RabbitMQ takes no messages: {self._broker.blocked}")
         try:
             outflow = self._outflow
-            if outflow is None or outflow.is_closed:
+            if outflow is None or outflow.is_closed or self._declare_again:
                 outflow = await self._open()
             confirm = outflow.publish(
                 message.exchange, message.routing_key, message.body, properties, mandatory=message.mandatory
             )
             if self._confirm_seconds is None:
-                await confirm
+                await _confirmed(outflow, confirm)
             else:
                 async with asyncio.timeout(self._confirm_seconds):
-                    await confirm
+                    await _confirmed(outflow, confirm)
         except PublishError:
+            self._declare_again = True  # somebody may have deleted the queues
             return Refused(f"unroutable: no queue is bound to {message.exchange!r} for {message.routing_key!r}")
         except DeliveryError as error:
             # A queue that is full or has lost its quorum: it would refuse any message.
@@ -110,6 +120,18 @@ class Publisher:
         async with self._opening:
             if self._outflow is None or self._outflow.is_closed:
                 self._outflow = await Outflow.over(
-                    await self._broker.open_channel(confirms=True, declare=self._declare)
+                    await self._broker.open_channel(confirms=True, declare=self._declare), self._window
                 )
+            elif self._declare_again:
+                await close_channel(await self._broker.open_channel(confirms=False, declare=self._declare))
+            self._declare_again = False
         return self._outflow
+
+
+async def _confirmed(outflow: Outflow, confirm: asyncio.Future[object]) -> None:
+    try:
+        await confirm
+    except asyncio.CancelledError:
+        if confirm.cancelled():
+            outflow.abandon()
+        raise

@@ -2,7 +2,9 @@
 
 from tablebell.testing.database import Database
 from tablebell.testing.plans import plan
+from tablebell.testing.ports import free_port
 from tablebell.testing.servers import Servers
+from tablebell.testing.virtual_address import VirtualAddress
 from tablebell.testing.waiting import eventually
 
-__all__ = ["Database", "Servers", "eventually", "plan"]
+__all__ = ["Database", "Servers", "VirtualAddress", "eventually", "free_port", "plan"]

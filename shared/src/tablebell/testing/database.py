@@ -24,8 +24,21 @@ class Database:
     def url_of(self, service: str) -> SecretStr:
         """The URL with which a service connects, with its own rights."""
         parts = urlsplit(self.url.get_secret_value())
-        host = f"{parts.hostname}:{parts.port}"
-        return SecretStr(urlunsplit(parts._replace(netloc=f"tablebell_{service}:{ROLE_PASSWORD}@{host}")))
+        _, _, hosts = parts.netloc.rpartition("@")
+        return SecretStr(urlunsplit(parts._replace(netloc=f"tablebell_{service}:{ROLE_PASSWORD}@{hosts}")))
+
+    def at(self, *ports: int) -> "Database":
+        """The same database at other servers of this machine, without options in its URL."""
+        parts = urlsplit(self.url.get_secret_value())
+        login, _, _ = parts.netloc.rpartition("@")
+        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+        return Database(self.name, SecretStr(urlunsplit(parts._replace(netloc=f"{login}@{hosts}", query=""))))
+
+
+def make_database(cluster_url: str) -> Database:
+    """Migrated, with the people of the demo, in a cluster that ends with the test."""
+    name = make_template(cluster_url)
+    return Database(name, SecretStr(_on(cluster_url, name)))
 
 
 def make_template(cluster_url: str) -> str:

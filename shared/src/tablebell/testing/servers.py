@@ -3,6 +3,8 @@
 import asyncio
 import os
 import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -34,6 +36,18 @@ class Servers:
     async def postgres(self, verb: str) -> None:
         await self._control("postgres", verb)
 
+    async def rabbitmqctl(self, *arguments: str) -> None:
+        await self._control("rabbitmqctl", "--", *arguments)
+
+    @asynccontextmanager
+    async def alarm(self) -> AsyncIterator[None]:
+        """RabbitMQ's memory alarm: it takes no messages from anybody who publishes."""
+        try:
+            await self.rabbitmqctl("set_vm_memory_high_watermark", "0")
+            yield
+        finally:
+            await self.rabbitmqctl("set_vm_memory_high_watermark", "0.4")
+
     async def create_vhost(self, name: str) -> SecretStr:
         """The URL of a new vhost."""
         async with httpx.AsyncClient(base_url=self.management_url, timeout=30) as http:
@@ -49,9 +63,9 @@ class Servers:
         async with httpx.AsyncClient(base_url=self.management_url, timeout=30) as http:
             await http.delete(f"/api/vhosts/{quote(name, safe='')}")
 
-    async def _control(self, part: str, verb: str) -> None:
+    async def _control(self, part: str, *words: str) -> None:
         process = await asyncio.create_subprocess_exec(
-            *self.control, part, verb, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *self.control, part, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
         output, _ = await process.communicate()
-        assert process.returncode == 0, f"{part} {verb}: {output.decode()}"
+        assert process.returncode == 0, f"{part} {words}: {output.decode()}"

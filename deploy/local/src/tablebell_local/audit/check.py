@@ -51,21 +51,28 @@ CHECKS = (
         "L2 → delivery or reason",
         ("since", "until", "notification_channel_send", "channel_send_attempt"),
     ),
+    Check("channel_order", "sent in order", ("since", "until", "notification_channel_send")),
     Check("calls_after_success", "no call after a success", ("since", "until", "channel_send_attempt")),
     Check("due_events", "nothing stuck in L0", ("until",)),
     Check("due_notifications", "nothing stuck in L1", ("until",)),
     Check("due_sends", "nothing stuck in L2", ("until",)),
+    Check("put_off", "nothing put off for too long", ("overdue",)),
     Check("dead_rows", "nothing dead in L0 and L1", ()),
     Check("dead_sends", "dead in L2", (), is_note=True),
     Check("unsent", "not sent, with a reason", ("since", "until", "notification_channel_send"), is_note=True),
     Check("broken_calls", "calls cut short by a crash", ("since", "until", "channel_send_attempt"), is_note=True),
 )
 
+OVERDUE = timedelta(minutes=30)
+"""All pauses of a row together are shorter: one that is open for longer is put off again and again."""
 
-async def audit(connection: Connection, reach: timedelta, settle: timedelta) -> list[Finding]:
+
+async def audit(
+    connection: Connection, reach: timedelta, settle: timedelta, overdue: timedelta = OVERDUE
+) -> list[Finding]:
     """All checks see one moment of the database, so that what moves on between them is no violation."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        window = await open_window(connection, reach, settle)
+        window = await open_window(connection, reach, settle, overdue)
         return [await _ask(connection, check, [window.parameter(name) for name in check.takes]) for check in CHECKS]
 
 

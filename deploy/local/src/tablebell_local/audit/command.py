@@ -12,14 +12,14 @@ from tablebell_local.failure import Failure
 STATEMENT_SECONDS = 120.0
 
 
-async def audit(url: str, reach: timedelta, settle: timedelta) -> int:
+async def audit(url: str, reach: timedelta, settle: timedelta, overdue: timedelta) -> int:
     try:
         connection = await asyncpg.connect(url, timeout=10, command_timeout=STATEMENT_SECONDS)
     except (OSError, TimeoutError, asyncpg.PostgresError) as error:
         raise Failure(f"the database cannot be reached: {error}") from error
     began = time.monotonic()
     try:
-        findings = await check.audit(connection, reach, settle)
+        findings = await check.audit(connection, reach, settle, overdue)
     finally:
         await connection.close(timeout=5)
     terminal = Console(highlight=False)

@@ -26,19 +26,21 @@ SLACK = timedelta(minutes=1)
 class Window:
     since: datetime
     until: datetime
+    overdue: datetime
+    """What was first due before this and is still open has been put off for too long."""
     first_ids: Mapping[str, int]
 
     def parameter(self, name: str) -> object:
-        """`since`, `until`, or the first id of a table."""
-        return {"since": self.since, "until": self.until, **self.first_ids}[name]
+        """`since`, `until`, `overdue`, or the first id of a table."""
+        return {"since": self.since, "until": self.until, "overdue": self.overdue, **self.first_ids}[name]
 
 
-async def open_window(connection: Connection, reach: timedelta, settle: timedelta) -> Window:
+async def open_window(connection: Connection, reach: timedelta, settle: timedelta, overdue: timedelta) -> Window:
     """From `reach` ago to `settle` ago, by the database's clock."""
     now: datetime = await connection.fetchval("SELECT now()")
     since = now - reach
     first_ids = {table: await _first_id(connection, query, since - SLACK) for table, query in POSITIONS.items()}
-    return Window(since, now - settle, first_ids)
+    return Window(since, now - settle, now - overdue, first_ids)
 
 
 async def _first_id(connection: Connection, query: str, since: datetime) -> int:

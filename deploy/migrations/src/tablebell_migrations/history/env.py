@@ -11,7 +11,8 @@ from sqlalchemy.pool import NullPool
 # Any number will do, so long as nothing else in this database locks it.
 MIGRATION_LOCK = 7_203_114
 
-engine = create_engine(context.config.attributes["url"], poolclass=NullPool)
+# SQLAlchemy's own URLs cannot name several servers as libpq's do.
+engine = create_engine("postgresql+psycopg://", creator=context.config.attributes["connect"], poolclass=NullPool)
 with engine.connect() as connection:
     context.configure(connection=connection, transactional_ddl=True)
     with context.begin_transaction():

@@ -23,38 +23,18 @@ from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind,
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.mail import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
-from channel_dispatcher.outcome import Outcome, ProviderDown, RetryLater, Sent, Undeliverable
-from channel_dispatcher.rules import Rules, Verdict, code_class
+from channel_dispatcher.outcome import Outcome, ProviderDown, Sent, Undeliverable
 from channel_dispatcher.smtp_line import LineLost, SmtpLine
 from channel_dispatcher.smtp_pool import SCHEMES, SmtpPool, SmtpServer
+from channel_dispatcher.smtp_rules import judge_reply
 from tablebell.messages import EmailMessage
 from tablebell.outage import describe
 from tablebell.people import Channel
 from tablebell.settings import url_with
 
-RULES = Rules(
-    {
-        "CONNECT 4xx": Verdict.DOWN,
-        "CONNECT 5xx": Verdict.DOWN,
-        "AUTH 4xx": Verdict.DOWN,
-        "AUTH 5xx": Verdict.MISCONFIGURED,
-        "MAIL 552": Verdict.REFUSED,  # larger than they take
-        "MAIL 5xx": Verdict.MISCONFIGURED,  # they do not want our sender, whoever it is for
-        "530": Verdict.MISCONFIGURED,
-        "535": Verdict.MISCONFIGURED,
-        "550 5.7": Verdict.REFUSED,  # their policy, not the mailbox
-        "554 5.1": Verdict.DEAD_ADDRESS,
-        "550": Verdict.DEAD_ADDRESS,
-        "551": Verdict.DEAD_ADDRESS,
-        "553": Verdict.DEAD_ADDRESS,
-        "4xx": Verdict.RETRY,
-        "5xx": Verdict.REFUSED,
-    }
-)
 STAGES = ("MAIL", "RCPT", "DATA")
 ACCEPTED = 250
 GOODBYE = 421
-ENHANCED = re.compile(r"([245]\.\d{1,3})\.\d{1,3}\b")
 
 
 def _check_mailbox(text: str) -> str:
@@ -91,7 +71,7 @@ class EmailSender:
         try:
             recipient = ascii_domain(delivery.recipient)
         except InvalidAddress as error:
-            return Undeliverable(str(error), address_is_dead=True)
+            return Undeliverable(str(error), address_is_dead=True, answered=False)
         message = EmailMessage.model_validate(delivery.message)
         message_id = f"{delivery.key}@{self._sender.domain}"
         mail = build_mail(
@@ -120,18 +100,7 @@ class EmailSender:
             except SMTPException as error:
                 return _not_connected(error)
             problem = await conversation.hold(line)
-        if conversation.lost:
-            problem = await self._after_loss(problem)
-        else:
-            self._pool.give_back(line)
-        return problem
-
-    async def _after_loss(self, problem: Outcome | None) -> Outcome | None:
-        """A lost connection is an outage if nobody answers the door now; else it has to do with this mail."""
-        try:
-            self._pool.give_back(await self._pool.connect())
-        except SMTPException as error:
-            return _not_connected(error)
+        self._pool.give_back(line)
         return problem
 
 
@@ -165,11 +134,11 @@ class _Conversation:
                 return None if answers[-1].code == ACCEPTED else await self._refused(line, answers[-1])
         except TimeoutError:
             line.close()
-            return RetryLater(f"no answer within {self._seconds} s")
+            return ProviderDown(f"no answer within {self._seconds} s")
         except LineLost as error:
             line.close()
             self._stage, self.lost = STAGES[error.answered], True
-            return RetryLater(f"{self._stage}: the connection was lost before the answer: {error}")
+            return ProviderDown(f"{self._stage}: the connection was lost before the answer: {error}")
 
     async def _refused(self, line: SmtpLine, answer: SMTPResponse) -> Outcome:
         self.lost = answer.code == GOODBYE and self._stage == "MAIL"  # to an idle connection
@@ -177,15 +146,7 @@ class _Conversation:
             line.close()
         else:
             await self._start_over(line)
-        enhanced = ENHANCED.match(answer.message)
-        return RULES.judge(
-            f"{self._stage} {answer.code}",
-            f"{self._stage} {code_class(answer.code)}",
-            f"{answer.code} {enhanced[1]}" if enhanced else "",
-            str(answer.code),
-            code_class(answer.code),
-            reason=f"{self._stage}: {answer.code} {answer.message}",
-        )
+        return judge_reply(self._stage, answer.code, answer.message)
 
     async def _start_over(self, line: SmtpLine) -> None:
         try:
@@ -198,10 +159,9 @@ def _not_connected(error: SMTPException) -> Outcome:
     """Nothing of any mail has been said yet."""
     if isinstance(error, SMTPResponseException):
         stage = "AUTH" if isinstance(error, SMTPAuthenticationError) else "CONNECT"
-        reason = f"{stage}: {error.code} {error.message}"
-        return RULES.judge(f"{stage} {error.code}", f"{stage} {code_class(error.code)}", reason=reason)
+        return judge_reply(stage, error.code, error.message)
     expected = isinstance(error, (SMTPConnectError, SMTPTimeoutError, SMTPServerDisconnected, SMTPHeloError))
-    return ProviderDown(describe(error), needs_operator=not expected)
+    return ProviderDown(describe(error), needs_operator=not expected, certain=True)
 
 
 @asynccontextmanager

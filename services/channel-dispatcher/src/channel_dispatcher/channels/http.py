@@ -1,7 +1,6 @@
 """What the providers behind HTTP have in common: kept connections, and what it means when they break."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -9,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from channel_dispatcher.outcome import Outcome, ProviderDown, RetryLater
+from channel_dispatcher.outcome import Outcome, ProviderDown
 from channel_dispatcher.rules import Rules, code_class, parse_retry_after
 from tablebell.outage import describe
 
@@ -25,7 +24,7 @@ class HttpProvider:
         self._timeout = timeout
         self._idle: list[httpx.AsyncClient] = []
 
-    async def post(self, url: str, **request: Any) -> httpx.Response | Outcome:
+    async def post(self, url: str, **request: Any) -> httpx.Response | ProviderDown:
         """The answer, or what it means that there was none."""
         client = self._idle.pop() if self._idle else self._open_client()
         try:
@@ -37,28 +36,22 @@ class HttpProvider:
         while self._idle:
             await self._idle.pop().aclose()
 
-    async def _post(self, client: httpx.AsyncClient, url: str, request: Mapping[str, Any]) -> httpx.Response | Outcome:
+    async def _post(
+        self, client: httpx.AsyncClient, url: str, request: Mapping[str, Any]
+    ) -> httpx.Response | ProviderDown:
+        # httpx limits each wait for a byte; an answer that comes byte by byte is limited as a whole.
+        longest = 2 * self._timeout
         try:
-            return await client.post(url, **request)
+            async with asyncio.timeout(longest):
+                return await client.post(url, **request)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            return ProviderDown(describe(error))
+            return ProviderDown(describe(error), certain=True)
         except httpx.TimeoutException as error:
-            return RetryLater(describe(error))
-        except httpx.TransportError as error:
-            return await self._after_loss(httpx.URL(url), describe(error))
-
-    async def _after_loss(self, url: httpx.URL, error: str) -> Outcome:
-        """A lost connection is an outage if nobody answers the door now; else it has to do with this message."""
-        port = url.port or (443 if url.scheme == "https" else 80)
-        try:
-            async with asyncio.timeout(self._timeout):
-                _, writer = await asyncio.open_connection(url.host, port)
-        except OSError as refused:
-            return ProviderDown(f"{error}; {describe(refused)}")
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-        return RetryLater(f"the connection was lost before the answer: {error}")
+            return ProviderDown(f"no answer within {self._timeout} s: {describe(error)}")
+        except TimeoutError:
+            return ProviderDown(f"no whole answer within {longest} s")
+        except httpx.RequestError as error:
+            return ProviderDown(f"no answer: {describe(error)}")
 
 
 def judge_answer(rules: Rules, answer: httpx.Response, code: object = None, reason: str = "") -> Outcome:

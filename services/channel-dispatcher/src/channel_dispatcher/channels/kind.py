@@ -30,3 +30,5 @@ class Kind:
     settings: type[ChannelSettings]
     open: Callable[[Any, float], AbstractAsyncContextManager[Sender]]
     """Takes the settings and how many seconds a provider may take to answer."""
+    shared_address: bool = False
+    """All messages go to one address."""

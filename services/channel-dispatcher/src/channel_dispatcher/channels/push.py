@@ -14,21 +14,28 @@ from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind,
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.oauth import AccessTokens, ServiceAccount
-from channel_dispatcher.outcome import Outcome, Sent
+from channel_dispatcher.outcome import Outcome, ProviderDown, Sent
 from channel_dispatcher.rules import Rules, Verdict
 from tablebell.messages import PushMessage
 from tablebell.people import Channel
 
+# INVALID_ARGUMENT at message.token: FCM has no code of its own for it.
+INVALID_ADDRESS = "INVALID_ADDRESS"
+# https://firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode. Without such a code Google answered before FCM.
 RULES = Rules(
     {
         "404 UNREGISTERED": Verdict.DEAD_ADDRESS,  # the app is gone from that device
-        "401": Verdict.MISCONFIGURED,
-        "403": Verdict.MISCONFIGURED,
-        "404": Verdict.MISCONFIGURED,  # no such project
-        "408": Verdict.RETRY,
-        "429": Verdict.THROTTLED,
+        "403 SENDER_ID_MISMATCH": Verdict.DEAD_ADDRESS,  # the token belongs to another sender's app
+        f"400 {INVALID_ADDRESS}": Verdict.DEAD_ADDRESS,  # The registration token is not a valid FCM registration token
+        "400": Verdict.REFUSED,  # INVALID_ARGUMENT: too big, a reserved data key, ...
+        "401": Verdict.MISCONFIGURED,  # UNAUTHENTICATED; THIRD_PARTY_AUTH_ERROR: APNs or Web Push, some devices only
+        "403": Verdict.MISCONFIGURED,  # PERMISSION_DENIED: the account may not send for this project
+        "404": Verdict.MISCONFIGURED,  # NOT_FOUND: no such project
+        "408": Verdict.DOWN,
+        "413": Verdict.REFUSED,
+        "429": Verdict.THROTTLED,  # QUOTA_EXCEEDED, of the project or of one device
         "4xx": Verdict.REFUSED,
-        "5xx": Verdict.RETRY,
+        "5xx": Verdict.DOWN,  # INTERNAL, UNAVAILABLE, UNSPECIFIED_ERROR
     }
 )
 
@@ -60,10 +67,10 @@ class PushSender:
     async def send(self, delivery: Delivery) -> Outcome:
         payload = _payload(delivery)
         answer = await self._post(payload)
-        if isinstance(answer, httpx.Response) and answer.status_code == 401:
+        if isinstance(answer, httpx.Response) and _refuses_token(answer):
             # A token may be revoked before its time. A new one tells whether it was the token or the account.
             answer = await self._post(payload)
-        if isinstance(answer, Outcome):
+        if isinstance(answer, ProviderDown):
             return answer
         body = read_object(answer)
         if answer.is_success:
@@ -72,12 +79,12 @@ class PushSender:
         said = body.get("error", {}).get("message") if isinstance(body.get("error"), dict) else None
         return judge_answer(RULES, answer, code, f"{code}: {said}" if said else "")
 
-    async def _post(self, payload: Mapping[str, Any]) -> httpx.Response | Outcome:
+    async def _post(self, payload: Mapping[str, Any]) -> httpx.Response | ProviderDown:
         token = await self._tokens.get()
         if not isinstance(token, str):
             return token
         answer = await self._provider.post(self._url, json=payload, headers={"Authorization": f"Bearer {token}"})
-        if isinstance(answer, httpx.Response) and answer.status_code == 401:
+        if isinstance(answer, httpx.Response) and _refuses_token(answer):
             self._tokens.forget(token)
         return answer
 
@@ -96,14 +103,32 @@ def _payload(delivery: Delivery) -> dict[str, Any]:
     }
 
 
+def _refuses_token(answer: httpx.Response) -> bool:
+    """Our access token. THIRD_PARTY_AUTH_ERROR is a 401 too, and about the keys that FCM has for APNs and Web Push."""
+    return answer.status_code == 401 and _error_code(read_object(answer)) is None
+
+
 def _error_code(body: Mapping[str, Any]) -> str | None:
     """FCM's own code, from the details of Google's error; None when somebody before FCM answered."""
     error = body.get("error")
-    details = error.get("details") if isinstance(error, dict) else None
-    for detail in details if isinstance(details, list) else ():
-        if isinstance(detail, dict) and "errorCode" in detail:
-            return str(detail["errorCode"])
-    return None
+    if not isinstance(error, dict):
+        return None
+    details = [detail for detail in _list(error.get("details")) if isinstance(detail, dict)]
+    codes = [str(detail["errorCode"]) for detail in details if "errorCode" in detail]
+    fields = [
+        violation.get("field")
+        for detail in details
+        for violation in _list(detail.get("fieldViolations"))
+        if isinstance(violation, dict)
+    ]
+    about_token = "message.token" in fields or (not fields and "registration token" in str(error.get("message")))
+    if about_token and (error.get("status") == "INVALID_ARGUMENT" or "INVALID_ARGUMENT" in codes):
+        return INVALID_ADDRESS
+    return next(iter(codes), None)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 @asynccontextmanager

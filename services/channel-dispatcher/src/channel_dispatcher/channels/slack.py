@@ -9,23 +9,35 @@ from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_ht
 from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind, PerSecond
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
-from channel_dispatcher.outcome import Outcome, Sent
+from channel_dispatcher.outcome import Outcome, ProviderDown, Sent
 from channel_dispatcher.rules import Rules, Verdict
 from tablebell.messages import SlackMessage
 from tablebell.people import Channel
 
+# The webhook is a setting of ours, not an address: what is wrong with it or its channel is about us.
+# https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, "Handling errors"
 RULES = Rules(
     {
+        "400 invalid_payload": Verdict.REFUSED,
+        "400 invalid_blocks": Verdict.REFUSED,
+        "400 no_text": Verdict.REFUSED,
+        "400 too_many_attachments": Verdict.REFUSED,
+        "400 user_not_found": Verdict.MISCONFIGURED,
+        "400 no_team": Verdict.MISCONFIGURED,
+        "400 team_disabled": Verdict.MISCONFIGURED,
+        "400": Verdict.REFUSED,
         "401": Verdict.MISCONFIGURED,
-        "403": Verdict.MISCONFIGURED,
-        "404": Verdict.MISCONFIGURED,  # the webhook was taken away
-        "408": Verdict.RETRY,
-        "410": Verdict.MISCONFIGURED,  # the channel was archived
-        "429": Verdict.THROTTLED,
-        "4xx": Verdict.REFUSED,
-        "5xx": Verdict.RETRY,
+        "403": Verdict.MISCONFIGURED,  # action_prohibited, invalid_token, posting_to_general_channel_denied
+        "404": Verdict.MISCONFIGURED,  # channel_not_found, no_active_hooks, no_service, no_service_id, no_team
+        "408": Verdict.DOWN,
+        "410": Verdict.MISCONFIGURED,  # channel_is_archived
+        "413": Verdict.REFUSED,
+        "429": Verdict.THROTTLED,  # rate_limited, with Retry-After
+        "4xx": Verdict.MISCONFIGURED,
+        "5xx": Verdict.DOWN,  # rollup_error, server_error
     }
 )
+LONGEST_WORD = 60
 
 
 class SlackSettings(ChannelSettings):
@@ -54,9 +66,9 @@ class SlackSender:
         # Two people's notifications may read the same: the id tells a second message from a repeated one.
         metadata = {"event_type": "tablebell_notification", "event_payload": {"channelSendId": delivery.key}}
         answer = await self._provider.post(self._url, json={"text": message.text, "metadata": metadata})
-        if isinstance(answer, Outcome):
+        if isinstance(answer, ProviderDown):
             return answer
-        return Sent() if answer.is_success else judge_answer(RULES, answer)
+        return Sent() if answer.is_success else judge_answer(RULES, answer, answer.text.strip()[:LONGEST_WORD])
 
 
 @asynccontextmanager
@@ -65,4 +77,4 @@ async def open_slack(settings: SlackSettings, timeout: float) -> AsyncIterator[S
         yield SlackSender(provider, settings.slack_webhook_url.get_secret_value())
 
 
-SLACK = Kind(Channel.SLACK, SlackSettings, open_slack)
+SLACK = Kind(Channel.SLACK, SlackSettings, open_slack, shared_address=True)

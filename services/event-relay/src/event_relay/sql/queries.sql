@@ -23,13 +23,28 @@ SELECT coalesce((
               AND partition = ANY ($1::smallint[])
        ) AS next_in
 
--- name: release_orphans
--- What is leased in partitions that have just become ours was leased by an owner that is gone, or about to learn that it
--- is none: without its token that one writes nothing more, and nobody waits for its lease to end.
+-- name: find_orphans
+-- What is leased in partitions that have just become ours.
 -- $1 partitions
+SELECT id
+  FROM event_outbox
+ WHERE status = 'PROCESSING' AND partition = ANY ($1::smallint[])
+ ORDER BY id
+
+-- name: release_orphans
+-- An owner that is gone, or about to learn that it is none, leased these: without its token it writes nothing more, and
+-- nobody waits for its lease to end.
+-- $1 ids
 UPDATE event_outbox
    SET status = CASE WHEN retry_count > 0 THEN 'FAILED' ELSE 'PENDING' END, lease_token = NULL, lease_until = NULL
- WHERE status = 'PROCESSING' AND partition = ANY ($1::smallint[])
+ WHERE id = ANY ($1::bigint[]) AND status = 'PROCESSING'
+RETURNING id
+
+-- name: bury_orphan
+-- $1 id · $2 error
+UPDATE event_outbox
+   SET status = 'DEAD', last_error = $2, lease_token = NULL, lease_until = NULL
+ WHERE id = $1 AND status = 'PROCESSING'
 RETURNING id
 
 -- name: measure_lag

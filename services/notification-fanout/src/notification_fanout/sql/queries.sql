@@ -60,6 +60,7 @@ WITH given AS MATERIALIZED (
       FROM given
      WHERE EXISTS (SELECT FROM concerned WHERE concerned.position = given.position)
      ORDER BY position
+    ON CONFLICT (event_id, audience) DO NOTHING  -- published again, long after its row of processed_event was purged
     RETURNING id, event_id
 ), told AS (
     INSERT INTO notification (event_notification_id, user_id, user_type, title, body)
@@ -95,30 +96,15 @@ SELECT (SELECT count(*) FROM outbox) AS created,
 -- name: lock_outdated
 -- What was told of reservations before they moved on. The lock makes an expansion of the same notification happen before
 -- (its rows are withdrawn next) or after (it sees that the reservation has moved on).
--- $1 reservations · $2 their new versions · $3 audience · $4 event types
+-- $1 reservations · $2 their new versions · $3 audience · $4 event types, or NULL for all
 SELECT told.id, told.reservation_id, told.aggregate_version
   FROM event_notification AS told
   JOIN unnest($1::bigint[], $2::integer[]) AS moved (reservation_id, version)
     ON told.reservation_id = moved.reservation_id AND told.aggregate_version < moved.version
  WHERE told.audience = $3
-   AND told.event_type = ANY ($4::text[])
+   AND ($4::text[] IS NULL OR told.event_type = ANY ($4))
  ORDER BY told.id
    FOR NO KEY UPDATE OF told
-
--- name: withdraw_channel_sends
--- Who had a row in hand shows a token that fits no more, and writes nothing.
--- $1 event_notification ids · $2 the reason for each · $3 user type
-UPDATE notification_channel_send
-   SET is_sent = false, outcome = 'WITHDRAWN', last_error = outdated.reason, lease_token = NULL, lease_until = NULL,
-       updated_at = now()
-  FROM (SELECT send.id, event.reason
-          FROM unnest($1::bigint[], $2::text[]) AS event (id, reason)
-          JOIN notification AS told ON told.event_notification_id = event.id AND told.user_type = $3
-          JOIN notification_channel_send AS send ON send.notification_id = told.id
-         WHERE send.is_sent IS NULL
-         ORDER BY send.id  -- as a decision does it, so that the two never wait for each other in a ring
-           FOR UPDATE OF send) AS outdated
- WHERE notification_channel_send.id = outdated.id
 
 -- name: find_recipients
 -- Who was told, and still may see it.
@@ -145,10 +131,11 @@ SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_versio
    FOR SHARE
 
 -- name: find_resolutions
--- Who settled it first, and whether the reservation has moved on since it was told.
+-- Who settled it first, whether the reservation has moved on since it was told, and what the same audience was told next.
 -- $1 event_notification ids
 SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, action.created_at AS acted_at,
-       reservation.version > event.aggregate_version AS has_moved_on, reservation.version
+       reservation.version > event.aggregate_version AS has_moved_on, reservation.version,
+       next.event_type AS next_event_type, next.aggregate_version AS next_version
   FROM event_notification AS event
   LEFT JOIN reservation ON reservation.id = event.reservation_id
   LEFT JOIN LATERAL (
@@ -160,6 +147,15 @@ SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, 
        LIMIT 1
   ) AS action ON true
   LEFT JOIN person AS actor ON actor.user_type = action.actor_type AND actor.user_id = action.actor_id
+  LEFT JOIN LATERAL (
+      SELECT later.event_type, later.aggregate_version
+        FROM event_notification AS later
+       WHERE later.reservation_id = event.reservation_id
+         AND later.aggregate_version > event.aggregate_version
+         AND later.audience = event.audience
+       ORDER BY later.aggregate_version, later.id
+       LIMIT 1
+  ) AS next ON true
  WHERE event.id = ANY ($1::bigint[])
 
 -- name: find_readers
@@ -171,7 +167,7 @@ SELECT told.id, told.event_notification_id, told.user_type, told.user_id, told.t
        wish.channels, wish.event_types, wish.quiet_from, wish.quiet_until,
        (SELECT jsonb_object_agg(channel_type, jsonb_build_array(address, reason))
           FROM undeliverable_address AS dead
-         WHERE dead.user_type = told.user_type AND dead.user_id = told.user_id) AS undeliverable,
+         WHERE dead.user_type = told.user_type AND dead.user_id = told.user_id AND dead.silences) AS undeliverable,
        now() AS now
   FROM unnest($1::bigint[], $2::text[]) AS claimed (id, user_type)
   JOIN notification AS told USING (id, user_type)
@@ -181,16 +177,64 @@ SELECT told.id, told.event_notification_id, told.user_type, told.user_id, told.t
 -- name: append_channel_sends
 -- L2 for a whole batch. What an expansion before us wrote stays as it is: it may have been sent already.
 -- $1 the rows, as a JSON array of objects
-INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message,
-                                       headers, is_sent, outcome, last_error, next_attempt_at, not_after)
-SELECT notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message, headers, is_sent, outcome,
-       last_error, coalesce(next_attempt_at, clock_timestamp()), not_after
+INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
+                                       aggregate_version, recipient, message, headers, is_sent, outcome, last_error,
+                                       withdrawn_because, next_attempt_at, not_after)
+SELECT notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id, aggregate_version, recipient,
+       message, headers, is_sent, outcome, last_error, CASE outcome WHEN 'WITHDRAWN' THEN last_error END,
+       coalesce(next_attempt_at, clock_timestamp()), not_after
   FROM jsonb_to_recordset($1) AS row (
-           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint, recipient text,
-           message jsonb, headers jsonb, is_sent boolean, outcome text, last_error text, next_attempt_at timestamptz,
-           not_after timestamptz)
+           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint,
+           reservation_id bigint, aggregate_version integer, recipient text, message jsonb, headers jsonb, is_sent boolean,
+           outcome text, last_error text, next_attempt_at timestamptz, not_after timestamptz)
 ON CONFLICT (notification_id, channel_type) DO NOTHING
 RETURNING channel_type, coalesce(outcome, 'OPEN') AS outcome
+
+-- Live frames that RabbitMQ did not take.
+
+-- name: append_live_frame
+-- $1 the message
+INSERT INTO live_frame (message) VALUES ($1)
+
+-- name: lock_live_frames
+-- One replica publishes them at a time, so that they go out in order; the lock goes with the transaction.
+SELECT pg_try_advisory_xact_lock(hashtext('notification-fanout live frames'))
+
+-- name: list_live_frames
+-- $1 limit
+SELECT id, message FROM live_frame ORDER BY id LIMIT $1
+
+-- name: delete_live_frames
+-- $1 ids
+DELETE FROM live_frame WHERE id = ANY ($1::bigint[])
+
+-- Catching up after a queue was deleted.
+
+-- name: request_catch_up
+-- $1 listener
+INSERT INTO listener_catch_up (listener) VALUES ($1)
+ON CONFLICT (listener) DO UPDATE SET requested_at = clock_timestamp()
+
+-- name: find_catch_up
+-- $1 listener
+SELECT requested_at FROM listener_catch_up WHERE listener = $1
+
+-- name: finish_catch_up
+-- Unless it has been requested again meanwhile. $1 listener · $2 when it was requested
+DELETE FROM listener_catch_up WHERE listener = $1 AND requested_at = $2
+
+-- name: list_unprocessed_events
+-- In the order in which they were committed. What the relay is publishing counts too: the broker may have confirmed it
+-- already while the queue was missing. $1 listener · $2 how far back · $3 after this id · $4 limit
+SELECT id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload::text AS payload, headers,
+       created_at
+  FROM event_outbox AS event
+ WHERE id > $3
+   AND (status = 'PROCESSING'
+        OR (status = 'PUBLISHED' AND coalesce(published_at, discarded_at) > now() - $2::interval))
+   AND NOT EXISTS (SELECT FROM processed_event AS done WHERE done.event_id = event.event_id AND done.listener = $1)
+ ORDER BY id
+ LIMIT $4
 
 -- Housekeeping.
 

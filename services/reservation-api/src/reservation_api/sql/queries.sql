@@ -54,7 +54,9 @@ SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, re
 
 -- name: find_reservation_of_customer
 -- $1 reservation · $2 customer
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
@@ -62,7 +64,9 @@ SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaur
 
 -- name: list_reservations_of_customer
 -- The newest first. $1 customer · $2 status or NULL · $3 before which id · $4 limit
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
@@ -75,7 +79,9 @@ SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaur
 -- name: list_reservations_of_staff
 -- In the order in which the guests come. A date is a day of the restaurant's own.
 -- $1 member of staff · $2 status or NULL · $3 date or NULL · $4, $5 after which slot time and id · $6 limit
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM restaurant_users AS staff
   JOIN restaurant ON restaurant.id = staff.restaurant_id
   JOIN reservation AS r ON r.restaurant_id = staff.restaurant_id
@@ -91,7 +97,9 @@ SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaur
 
 -- name: lock_reservation
 -- Whoever acts on a reservation waits here for whoever acts now. $1 reservation
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
@@ -124,10 +132,17 @@ SELECT event_type, coalesce(aggregate_type, 'reservation'), aggregate_id, aggreg
            payload jsonb, headers jsonb, available_at timestamptz, created_at timestamptz)
 
 -- name: withdraw_planned_events
--- What the relay holds at this moment may still go out: its lease is not ours to break. $1 reservation · $2 why
+-- A relay that holds one at this moment may still publish it, but its token fits no more: it records nothing and puts
+-- nothing back. $1 reservation · $2 why
 UPDATE event_outbox
-   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2
- WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL AND status IN ('PENDING', 'FAILED')
+   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2, lease_token = NULL, lease_until = NULL
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM event_outbox
+            WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NOT NULL
+              AND status IN ('PENDING', 'PROCESSING', 'FAILED')
+            ORDER BY id
+              FOR UPDATE))
 
 -- name: find_notification
 -- $1 user type · $2 user id · $3 notification
@@ -175,18 +190,6 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
         $9 AND NOT EXISTS (SELECT FROM notification_action
                             WHERE reservation_id = $3 AND reservation_version = $4 AND first_to_act))
 RETURNING created_at
-
--- name: withdraw_channel_sends
--- $1 event notifications · $2 why
-UPDATE notification_channel_send
-   SET is_sent = false, outcome = 'WITHDRAWN', last_error = $2, lease_token = NULL, lease_until = NULL, updated_at = now()
- WHERE id = ANY (ARRAY(
-           SELECT s.id
-             FROM notification AS n
-             JOIN notification_channel_send AS s ON s.notification_id = n.id
-            WHERE n.event_notification_id = ANY ($1::bigint[]) AND n.user_type = 'RESTAURANT_USER' AND s.is_sent IS NULL
-            ORDER BY s.id
-              FOR UPDATE OF s))
 
 -- name: list_notifications
 -- The newest first. $1 user type · $2 user id · $3 before which id · $4 limit
@@ -380,6 +383,24 @@ UPDATE notification_channel_send
 INSERT INTO outbox_intervention (level, act, row_ids, filter, actor_id)
 VALUES ($1, $2, $3, $4, $5)
 
+-- name: list_undeliverable_addresses
+-- The oldest first. $1 user type, $2 user id or NULL · $3 channel or NULL · $4 part of the reason or NULL · $5 after which id
+-- · $6 limit
+SELECT id, user_type, user_id, channel_type, address, reason, silences, marked_at
+  FROM undeliverable_address
+ WHERE ($1::text IS NULL OR (user_type = $1 AND user_id = $2::bigint))
+   AND ($3::text IS NULL OR channel_type = $3)
+   AND ($4::text IS NULL OR strpos(reason, $4) > 0)
+   AND id > $5
+ ORDER BY id
+ LIMIT $6
+
+-- name: clear_undeliverable_addresses
+-- $1 ids
+DELETE FROM undeliverable_address
+ WHERE id = ANY ($1::bigint[])
+RETURNING id, user_type, user_id, channel_type, address, reason, silences, marked_at
+
 -- name: append_admin_read
 -- $1 admin · $2 what was read · $3 reservation
 INSERT INTO admin_read (actor_id, subject, reservation_id)
@@ -387,7 +408,9 @@ VALUES ($1, $2, $3)
 
 -- name: trace_reservation
 -- $1 reservation
-SELECT r.*, c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id

@@ -1,4 +1,4 @@
-/** The staff page: the requests of a restaurant, live, and what staff answer. Everything that lasts is in the inbox. */
+/** The staff page: a restaurant's requests with live updates, and the staff's answers. The inbox holds all state. */
 import { Inbox } from "/tablebell.js";
 
 const ACTIONS = {
@@ -18,19 +18,19 @@ const STATES = {
 const TOKEN = "tablebell.token";
 
 const $ = (id) => document.getElementById(id);
-const cards = new Map(); // notification id → its element and what it shows
+const cards = new Map(); // notification id → its element and item
 const busy = new Set();
 let inbox = null;
 let filter = "open";
 let greeted = false;
 
-// Signing in
+// Sign-in
 
 function tokenFromAddress() {
   const token = new URLSearchParams(location.hash.slice(1)).get("token");
   if (token) {
     sessionStorage.setItem(TOKEN, token);
-    history.replaceState(null, "", location.pathname + location.search); // not for the history, nor for a screenshot
+    history.replaceState(null, "", location.pathname + location.search); // keep the token out of the history and of screenshots
   }
 }
 
@@ -113,7 +113,7 @@ function cardOf(item) {
   const known = cards.get(item.id);
   if (known && known.item === item) return known.element;
   const element = known?.element ?? $("card").content.firstElementChild.cloneNode(true);
-  // A card that was open stays in view when a colleague acts, and says so, until the list is looked at anew.
+  // A card that was open stays visible after a colleague acts, until the filter changes.
   cards.set(item.id, { element, item, wasOpen: isOpen(item) || known?.wasOpen });
   if (!known) prepare(element, item);
   if (known && isOpen(known.item) && !isOpen(item) && item.resolution) announce(handled(item));
@@ -177,7 +177,7 @@ function fillActions(element, item) {
       return button;
     }),
   );
-  // Who was about to press a button that gave way is not thrown to the top of the page.
+  // When the focused button disappears, keep the focus in the card.
   if (focused && actions.hidden) {
     element.tabIndex = -1;
     element.focus({ preventScroll: true });
@@ -218,10 +218,10 @@ function refresh(id) {
 
 function markRead(id) {
   const card = cards.get(id);
-  if (card && !card.item.isRead) inbox.read(id).catch(() => {}); // it stays unread, and can be read again
+  if (card && !card.item.isRead) inbox.read(id).catch(() => {}); // it stays unread; the next click tries again
 }
 
-// Words
+// Texts
 
 function handled({ resolution: { action, actorName, actorId, at } }) {
   const who = actorName || `colleague ${actorId}`;
@@ -239,7 +239,7 @@ function clock(moment) {
   return date.toLocaleString(undefined, today ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 }
 
-/** As an input of type datetime-local wants it, in the restaurant's own time. */
+/** The value of a datetime-local input, in the restaurant's time zone. */
 function localTime(date, timeZone) {
   const parts = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "short", timeZone }).format(date);
   return parts.replace(" ", "T");
@@ -265,7 +265,7 @@ function toast(message) {
   toastTimer = setTimeout(() => ($("toast").hidden = true), 6_000);
 }
 
-// The page
+// Event handlers
 
 $("sign-in-form").addEventListener("submit", (event) => {
   event.preventDefault();

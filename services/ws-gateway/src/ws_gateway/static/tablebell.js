@@ -1,31 +1,31 @@
 /**
- * Tablebell in the browser: somebody's inbox, live. One module, no dependencies.
+ * The browser client of Tablebell: a user's inbox with live updates. One module, no dependencies.
  *
  *   import { Inbox } from "https://gateway.example/tablebell.js";
  *
  *   const inbox = new Inbox({
  *     socketUrl: "wss://gateway.example/ws",
  *     apiUrl: "https://api.example",
- *     token: async ({ refused }) => await freshToken(refused),   // null: nobody is signed in any more
+ *     token: async ({ refused }) => await freshToken(refused),   // null: signed out
  *   });
  *   inbox.addEventListener("change", () => render(inbox.items, inbox.unread));
  *   inbox.addEventListener("state", () => showState(inbox.state));
  *   inbox.start();
  *
- * items   the notifications as GET /notifications gives them, the newest first, each once
- * unread  how many of the whole inbox are unread, loaded or not
- * state   "connecting" | "live" | "delayed" (connected, but the feed behind the gateway is away) | "offline"
+ * items   the notifications as in GET /notifications, newest first, without duplicates
+ * unread  the number of unread notifications in the whole inbox, loaded or not
+ * state   "connecting" | "live" | "delayed" (connected, but the gateway receives no frames) | "offline"
  *         | "signed-out"
  *
- * more()            load the next older page; resolves to whether there are still older ones
+ * more()            load the next older page; resolves to true if there are more
  * read(id)          mark one as read          readAll()   mark all as read
- * act(id, action)   {actionType, proposedTime?}; rejects with an ApiError, whose `status` is 409 and whose
- *                   `problem.handledBy` says who was faster, after the inbox already shows it
- * stop()            end it
+ * act(id, action)   {actionType, proposedTime?}; rejects with an ApiError. If a colleague was faster, its `status` is
+ *                   409, `problem.handledBy` names them, and the inbox already shows it
+ * stop()            close the connection
  *
- * What it promises: after any absence (sleep, no network, a gateway that restarts, another token), and every 5 minutes,
- * the inbox is read again, and what came live meanwhile is merged into it. Merging knows no order: a notification that
- * is read or handled never becomes unread or open again, so it does not matter what arrives first, or twice.
+ * Guarantee: after every interruption (sleep, no network, a gateway restart, a new token), and every 5 minutes, the inbox
+ * is read again, and the frames that arrived meanwhile are merged into it. Merging is independent of order and of
+ * duplicates: a notification that is read or handled never becomes unread or open again.
  */
 
 const PAGE = 50;
@@ -54,7 +54,7 @@ export class ApiError extends Error {
   }
 }
 
-/** A connection that comes back. It tells its owner: onReady(first), onFrame(frame), onState(state). */
+/** A WebSocket that reconnects. It calls its owner: onReady(first), onFrame(frame), onState(state). */
 class LiveSocket {
   #url; #token; #owner;
   #socket = null;
@@ -93,7 +93,7 @@ class LiveSocket {
     this.#owner.onState(state);
   }
 
-  /** Something may have happened while we could not look: is anybody still there? */
+  /** Check the connection: the page may have slept or lost the network. */
   wake() {
     if (this.#stopped) return;
     if (this.#socket?.isReady) {
@@ -105,7 +105,7 @@ class LiveSocket {
     }
   }
 
-  // A timer that was late by far means that the machine slept: its connections may be gone without a word.
+  // A timer that fires very late means that the machine slept. The connection may be dead.
   #tick() {
     const now = Date.now();
     if (now - this.#lastTick > ASLEEP_AFTER) this.wake();
@@ -127,7 +127,7 @@ class LiveSocket {
       return;
     }
     if (this.#socket !== attempt) return;
-    // The same token again after it was refused will not get better by trying.
+    // The same token would be refused again.
     if (!token || (this.#refused && token === this.#lastToken)) return this.stop("signed-out");
     this.#lastToken = token;
     const socket = new WebSocket(this.#url);
@@ -184,7 +184,7 @@ class LiveSocket {
     if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(JSON.stringify(frame));
   }
 
-  /** Leave a socket without waiting for its goodbye: on a dead network that takes minutes. */
+  /** Drop a socket without waiting for its close event: on a dead network that takes minutes. */
   #drop(code, { retry = false } = {}) {
     const socket = this.#socket;
     if (!socket) return;
@@ -227,11 +227,11 @@ export class Inbox extends EventTarget {
   #items = new Map();
   #sorted = [];
   #cursor = null;
-  #beyond = 0; // unread ones that are not loaded
+  #beyond = 0; // unread notifications that are not loaded
   #loaded = false;
-  #confirmed = 0; // the newest id of the last reading: up to it the list has no gap
-  #early = new Map(); // eventNotificationId → what was said of it before it was here
-  #during = null; // what arrives while the inbox is being read
+  #confirmed = 0; // newest id of the last full read: the list has no gap up to here
+  #early = new Map(); // eventNotificationId → changes that arrived before the notification
+  #during = null; // frames received while the inbox is being read
   #catching = null;
   #again = false;
   #changes = 0;
@@ -329,7 +329,7 @@ export class Inbox extends EventTarget {
     }
   }
 
-  // What arrives
+  // Received frames
 
   #ready(first, { userType, userId }) {
     this.user = { userType, userId };
@@ -344,7 +344,7 @@ export class Inbox extends EventTarget {
   #frame(frame) {
     if (frame.type === "status") {
       this.#setState(frame.live ? "live" : "delayed");
-      // Everyone is told at the same moment: they need not all ask at the same moment.
+      // All clients receive this at once. Spread their requests.
       if (frame.live) this.#later(Math.random() * SPREAD, () => this.#catchUp());
       return;
     }
@@ -352,7 +352,7 @@ export class Inbox extends EventTarget {
     if (this.#apply(frame)) this.#changed();
   }
 
-  /** What this tab did, for itself and for its siblings: the same frame that the gateway will send. */
+  /** Apply this tab's change here and in its sibling tabs, as the frame that the gateway will send. */
   #tell(frame) {
     this.#tabs?.postMessage(frame);
     this.#frame(frame);
@@ -374,7 +374,7 @@ export class Inbox extends EventTarget {
     return false;
   }
 
-  /** Something about all copies of a shared notification; kept for one that is still on its way. */
+  /** Change all copies of a shared notification. Keep the change for a copy that has not arrived yet. */
   #say(eventNotificationId, saying) {
     this.#early.set(eventNotificationId, { ...this.#early.get(eventNotificationId), ...saying });
     if (this.#early.size > EARLY_FRAMES) this.#early.delete(this.#early.keys().next().value);
@@ -461,7 +461,7 @@ export class Inbox extends EventTarget {
       } while (!isCovered() && pages < MOST_PAGES);
       const known = this.#items;
       this.#items = new Map();
-      // What this tab knows to be read or handled stays so, even if the answer is older than what we know.
+      // A notification that is read or handled here stays so: the response may be older.
       for (const item of fresh) {
         if (known.has(item.id)) this.#items.set(item.id, known.get(item.id));
         this.#merge(item);

@@ -1,5 +1,6 @@
--- L0. open = PENDING, PROCESSING or FAILED. The events of one aggregate go out in the order of their version:
--- an open event holds back those after it, except a PENDING one whose time has not come. DEAD holds back nothing.
+-- L0. open = PENDING, PROCESSING or FAILED. The events of one aggregate go out in the order of their version, and those of
+-- one version in the order of their id: an open event holds back those after it, except a PENDING one whose time has not
+-- come. DEAD holds back nothing.
 
 -- name: append
 -- $1 the rows, as a JSON array of objects
@@ -32,7 +33,7 @@ WITH due AS MATERIALIZED (
        FOR UPDATE SKIP LOCKED
 ), open_line AS MATERIALIZED (
     SELECT o.id, o.aggregate_type, o.aggregate_id, o.aggregate_version, o.is_held
-      FROM (SELECT aggregate_type, aggregate_id, max(aggregate_version) AS last_version
+      FROM (SELECT aggregate_type, aggregate_id, max(ARRAY[aggregate_version, id]) AS last  -- the greatest version, then id
               FROM due
              GROUP BY aggregate_type, aggregate_id) AS aggregate
       CROSS JOIN LATERAL (
@@ -41,7 +42,7 @@ WITH due AS MATERIALIZED (
             FROM event_outbox
            WHERE aggregate_type = aggregate.aggregate_type
              AND aggregate_id = aggregate.aggregate_id
-             AND aggregate_version <= aggregate.last_version
+             AND (aggregate_version, id) <= (aggregate.last[1], aggregate.last[2])
              AND status IN ('PENDING', 'PROCESSING', 'FAILED')
              AND NOT (status = 'PENDING' AND available_at > now())
           OFFSET 0  -- one index probe per aggregate; without it the planner may read all that is open
@@ -49,7 +50,7 @@ WITH due AS MATERIALIZED (
 ), line AS (
     SELECT id, is_held,
            bool_and(is_held OR id IN (SELECT id FROM due)) OVER (
-               PARTITION BY aggregate_type, aggregate_id ORDER BY aggregate_version
+               PARTITION BY aggregate_type, aggregate_id ORDER BY aggregate_version, id
            ) AS is_clear
       FROM open_line
 ), leased AS (
@@ -64,7 +65,20 @@ UNION ALL
 SELECT id, available_at, false, aggregate_type, aggregate_id, aggregate_version, NULL, NULL, NULL, NULL, NULL, NULL
   FROM due
  WHERE id NOT IN (SELECT id FROM leased)
- ORDER BY aggregate_version, due, id
+ ORDER BY aggregate_version, id
+
+-- name: find_due
+-- What a claim would look at.
+-- $1 partitions · $2 limit · $3, $4 where the sweep has come to
+SELECT id, available_at AS due
+  FROM event_outbox
+ WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+   AND available_at <= now()
+   AND (available_at, id) > ($3, $4)
+   AND partition = ANY ($1::smallint[])
+   AND (lease_until IS NULL OR lease_until <= now())
+ ORDER BY available_at, id
+ LIMIT $2
 
 -- name: extend_if_leased
 -- $1 ids · $2 token · $3 lease
@@ -87,6 +101,7 @@ UPDATE event_outbox AS o
        retry_count = o.retry_count + 1,
        last_error = failed.error,
        available_at = now() + failed.pause,
+       first_due_at = coalesce(o.first_due_at, o.available_at),
        lease_token = NULL,
        lease_until = NULL
   FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
@@ -101,6 +116,17 @@ UPDATE event_outbox AS o
  WHERE o.id = failed.id AND o.lease_token = $2
 RETURNING o.id
 
+-- name: bury_if_free
+-- For a row that cannot be leased: nobody may hold it.
+-- $1 ids · $2 errors
+UPDATE event_outbox AS o
+   SET status = 'DEAD', last_error = failed.error, lease_token = NULL, lease_until = NULL
+  FROM unnest($1::bigint[], $2::text[]) AS failed (id, error)
+ WHERE o.id = failed.id
+   AND o.status IN ('PENDING', 'PROCESSING', 'FAILED')
+   AND (o.lease_until IS NULL OR o.lease_until <= now())
+RETURNING o.id
+
 -- name: release_if_leased
 -- A row that has failed before stays FAILED, so that it goes on holding back its followers.
 -- $1 ids · $2 token · $3 errors · $4 pauses
@@ -108,6 +134,9 @@ UPDATE event_outbox AS o
    SET status = CASE WHEN o.retry_count > 0 OR failed.pause > interval '0' THEN 'FAILED' ELSE 'PENDING' END,
        last_error = failed.error,
        available_at = CASE WHEN failed.pause > interval '0' THEN now() + failed.pause ELSE o.available_at END,
+       first_due_at = CASE WHEN failed.pause > interval '0' THEN coalesce(o.first_due_at, o.available_at)
+                           ELSE o.first_due_at
+                      END,
        lease_token = NULL,
        lease_until = NULL
   FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
@@ -115,10 +144,20 @@ UPDATE event_outbox AS o
 RETURNING o.id
 
 -- name: requeue
+-- A planned event stays dead if the aggregate has a newer one of its key that is open or is requeued now.
 -- $1 ids
-UPDATE event_outbox
-   SET status = 'PENDING', retry_count = 0, available_at = clock_timestamp()
- WHERE id = ANY ($1::bigint[]) AND status = 'DEAD'
+UPDATE event_outbox AS o
+   SET status = 'PENDING', retry_count = 0, available_at = clock_timestamp(), first_due_at = NULL
+ WHERE id = ANY ($1::bigint[])
+   AND status = 'DEAD'
+   AND (schedule_key IS NULL
+        OR NOT EXISTS (SELECT
+                         FROM event_outbox AS other
+                        WHERE other.aggregate_type = o.aggregate_type
+                          AND other.aggregate_id = o.aggregate_id
+                          AND other.schedule_key = o.schedule_key
+                          AND (other.status IN ('PENDING', 'PROCESSING', 'FAILED')
+                               OR other.status = 'DEAD' AND other.id = ANY ($1) AND other.id > o.id)))
 RETURNING id
 
 -- name: discard
@@ -140,12 +179,12 @@ SELECT id, status, event_type AS subject, aggregate_id, retry_count, last_error,
  LIMIT $5
 
 -- name: count
-SELECT status, count(*) AS rows, min(created_at) AS oldest
+SELECT status, count(*) AS rows, min(created_at) AS oldest, min(coalesce(first_due_at, available_at)) AS first_due
   FROM event_outbox
  WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
  GROUP BY status
 UNION ALL
-SELECT 'DEAD', count(*), min(created_at)
+SELECT 'DEAD', count(*), min(created_at), min(coalesce(first_due_at, available_at))
   FROM event_outbox
  WHERE status = 'DEAD'
 HAVING count(*) > 0

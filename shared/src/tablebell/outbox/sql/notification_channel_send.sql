@@ -4,13 +4,14 @@
 
 -- name: append
 -- $1 the rows, as a JSON array of objects
-INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message,
-                                       headers, next_attempt_at, not_after)
-SELECT notification_id, channel_type, user_type, user_id, restaurant_id, recipient, coalesce(message, '{}'),
-       coalesce(headers, '{}'), coalesce(next_attempt_at, clock_timestamp()), not_after
+INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
+                                       aggregate_version, recipient, message, headers, next_attempt_at, not_after)
+SELECT notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id, aggregate_version, recipient,
+       coalesce(message, '{}'), coalesce(headers, '{}'), coalesce(next_attempt_at, clock_timestamp()), not_after
   FROM jsonb_to_recordset($1) AS given (
-           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint, recipient text,
-           message jsonb, headers jsonb, next_attempt_at timestamptz, not_after timestamptz)
+           notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint,
+           reservation_id bigint, aggregate_version integer, recipient text, message jsonb, headers jsonb,
+           next_attempt_at timestamptz, not_after timestamptz)
 RETURNING id
 
 -- name: claim
@@ -40,6 +41,19 @@ SELECT due.id, due.next_attempt_at AS due, true AS leased, leased.notification_i
   JOIN leased ON leased.id = due.id
  ORDER BY due.next_attempt_at, due.id
 
+-- name: find_due
+-- What a claim would look at.
+-- $1 channel · $2 limit · $3, $4 where the sweep has come to
+SELECT id, next_attempt_at AS due
+  FROM notification_channel_send
+ WHERE is_sent IS NULL
+   AND channel_type = $1
+   AND next_attempt_at <= now()
+   AND (next_attempt_at, id) > ($3, $4)
+   AND (lease_until IS NULL OR lease_until <= now())
+ ORDER BY next_attempt_at, id
+ LIMIT $2
+
 -- name: extend_if_leased
 -- $1 ids · $2 token · $3 lease
 UPDATE notification_channel_send
@@ -63,6 +77,7 @@ UPDATE notification_channel_send AS o
        attempt_count = o.attempt_count + 1,
        last_error = failed.error,
        next_attempt_at = now() + failed.pause,
+       first_due_at = coalesce(o.first_due_at, o.next_attempt_at),
        lease_token = NULL,
        lease_until = NULL,
        updated_at = now()
@@ -79,11 +94,24 @@ UPDATE notification_channel_send AS o
  WHERE o.id = failed.id AND o.lease_token = $2
 RETURNING o.id
 
+-- name: bury_if_free
+-- For a row that cannot be leased: nobody may hold it.
+-- $1 ids · $2 errors
+UPDATE notification_channel_send AS o
+   SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = failed.error, lease_token = NULL, lease_until = NULL,
+       updated_at = now()
+  FROM unnest($1::bigint[], $2::text[]) AS failed (id, error)
+ WHERE o.id = failed.id AND o.is_sent IS NULL AND (o.lease_until IS NULL OR o.lease_until <= now())
+RETURNING o.id
+
 -- name: release_if_leased
 -- $1 ids · $2 token · $3 errors · $4 pauses
 UPDATE notification_channel_send AS o
    SET last_error = failed.error,
        next_attempt_at = CASE WHEN failed.pause > interval '0' THEN now() + failed.pause ELSE o.next_attempt_at END,
+       first_due_at = CASE WHEN failed.pause > interval '0' THEN coalesce(o.first_due_at, o.next_attempt_at)
+                           ELSE o.first_due_at
+                      END,
        lease_token = NULL,
        lease_until = NULL,
        updated_at = now()
@@ -94,7 +122,8 @@ RETURNING o.id
 -- name: requeue
 -- $1 ids
 UPDATE notification_channel_send
-   SET is_sent = NULL, outcome = NULL, attempt_count = 0, next_attempt_at = clock_timestamp(), updated_at = now()
+   SET is_sent = NULL, outcome = NULL, attempt_count = 0, next_attempt_at = clock_timestamp(), first_due_at = NULL,
+       updated_at = now()
  WHERE id = ANY ($1::bigint[]) AND is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
 RETURNING id
 
@@ -127,12 +156,12 @@ SELECT id, $1::text AS status, channel_type AS subject, notification_id, attempt
 
 -- name: count
 SELECT CASE WHEN lease_token IS NOT NULL THEN 'PROCESSING' WHEN attempt_count > 0 THEN 'FAILED' ELSE 'PENDING' END AS status,
-       count(*) AS rows, min(created_at) AS oldest
+       count(*) AS rows, min(created_at) AS oldest, min(coalesce(first_due_at, next_attempt_at)) AS first_due
   FROM notification_channel_send
  WHERE is_sent IS NULL
  GROUP BY 1
 UNION ALL
-SELECT 'DEAD', count(*), min(created_at)
+SELECT 'DEAD', count(*), min(created_at), min(coalesce(first_due_at, next_attempt_at))
   FROM notification_channel_send
  WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
 HAVING count(*) > 0

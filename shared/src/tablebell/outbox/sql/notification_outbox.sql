@@ -33,6 +33,19 @@ SELECT due.id, due.available_at AS due, true AS leased, leased.notification_id, 
   JOIN leased ON leased.id = due.id
  ORDER BY due.available_at, due.id
 
+-- name: find_due
+-- What a claim would look at.
+-- $1 partitions · $2 limit · $3, $4 where the sweep has come to
+SELECT id, available_at AS due
+  FROM notification_outbox
+ WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+   AND available_at <= now()
+   AND (available_at, id) > ($3, $4)
+   AND partition = ANY ($1::smallint[])
+   AND (lease_until IS NULL OR lease_until <= now())
+ ORDER BY available_at, id
+ LIMIT $2
+
 -- name: extend_if_leased
 -- $1 ids · $2 token · $3 lease
 UPDATE notification_outbox
@@ -54,6 +67,7 @@ UPDATE notification_outbox AS o
        retry_count = o.retry_count + 1,
        last_error = failed.error,
        available_at = now() + failed.pause,
+       first_due_at = coalesce(o.first_due_at, o.available_at),
        lease_token = NULL,
        lease_until = NULL
   FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
@@ -68,12 +82,26 @@ UPDATE notification_outbox AS o
  WHERE o.id = failed.id AND o.lease_token = $2
 RETURNING o.id
 
+-- name: bury_if_free
+-- For a row that cannot be leased: nobody may hold it.
+-- $1 ids · $2 errors
+UPDATE notification_outbox AS o
+   SET status = 'DEAD', last_error = failed.error, lease_token = NULL, lease_until = NULL
+  FROM unnest($1::bigint[], $2::text[]) AS failed (id, error)
+ WHERE o.id = failed.id
+   AND o.status IN ('PENDING', 'PROCESSING', 'FAILED')
+   AND (o.lease_until IS NULL OR o.lease_until <= now())
+RETURNING o.id
+
 -- name: release_if_leased
 -- $1 ids · $2 token · $3 errors · $4 pauses
 UPDATE notification_outbox AS o
    SET status = CASE WHEN o.retry_count > 0 OR failed.pause > interval '0' THEN 'FAILED' ELSE 'PENDING' END,
        last_error = failed.error,
        available_at = CASE WHEN failed.pause > interval '0' THEN now() + failed.pause ELSE o.available_at END,
+       first_due_at = CASE WHEN failed.pause > interval '0' THEN coalesce(o.first_due_at, o.available_at)
+                           ELSE o.first_due_at
+                      END,
        lease_token = NULL,
        lease_until = NULL
   FROM unnest($1::bigint[], $3::text[], $4::interval[]) AS failed (id, error, pause)
@@ -83,7 +111,7 @@ RETURNING o.id
 -- name: requeue
 -- $1 ids
 UPDATE notification_outbox
-   SET status = 'PENDING', retry_count = 0, available_at = clock_timestamp()
+   SET status = 'PENDING', retry_count = 0, available_at = clock_timestamp(), first_due_at = NULL
  WHERE id = ANY ($1::bigint[]) AND status = 'DEAD'
 RETURNING id
 
@@ -106,12 +134,12 @@ SELECT id, status, notification_type AS subject, notification_id, retry_count, l
  LIMIT $5
 
 -- name: count
-SELECT status, count(*) AS rows, min(created_at) AS oldest
+SELECT status, count(*) AS rows, min(created_at) AS oldest, min(coalesce(first_due_at, available_at)) AS first_due
   FROM notification_outbox
  WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
  GROUP BY status
 UNION ALL
-SELECT 'DEAD', count(*), min(created_at)
+SELECT 'DEAD', count(*), min(created_at), min(coalesce(first_due_at, available_at))
   FROM notification_outbox
  WHERE status = 'DEAD'
 HAVING count(*) > 0

@@ -205,6 +205,22 @@ SELECT count(*) AS looked_at, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wr
        (array_agg(format('send %s', id) ORDER BY id) FILTER (WHERE is_right IS NOT TRUE))[1:3] AS examples
   FROM looked
 
+-- name: channel_order
+-- A person is told of a reservation in the order of its versions, on each channel. A row that an operator requeued may follow
+-- others of its own version.
+-- $1 since · $2 until · $3 first row of L2
+WITH looked AS (
+    SELECT id, channel_type,
+           coalesce(aggregate_version >= max(aggregate_version) OVER (
+                        PARTITION BY reservation_id, user_type, user_id, channel_type
+                        ORDER BY sent_at, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS is_right
+      FROM notification_channel_send
+     WHERE id >= $3 AND created_at >= $1 AND created_at < $2 AND is_sent AND reservation_id IS NOT NULL
+)
+SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+       (array_agg(format('send %s, %s', id, channel_type) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
+  FROM looked
+
 -- name: calls_after_success
 -- A second call is made only while nobody knows that the first one was taken: any other duplicate is a mistake.
 -- $1 since · $2 until · $3 first attempt
@@ -242,6 +258,27 @@ SELECT count(*) AS looked_at, count(*) FILTER (WHERE greatest(next_attempt_at, l
             FILTER (WHERE greatest(next_attempt_at, lease_until) < $1))[1:3] AS examples
   FROM notification_channel_send
  WHERE is_sent IS NULL
+
+-- name: put_off
+-- A row that is put off again and again is never due for long. What counts is when it was first due: for a reminder the time
+-- that it was planned for, for a message of the night the end of the quiet hours.
+-- $1 first due before this
+WITH open AS (
+    SELECT format('event %s, %s: %s', id, status, last_error) AS example, coalesce(first_due_at, available_at) AS first_due
+      FROM event_outbox
+     WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+    UNION ALL
+    SELECT format('L1 %s, %s: %s', id, status, last_error), coalesce(first_due_at, available_at)
+      FROM notification_outbox
+     WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
+    UNION ALL
+    SELECT format('send %s, %s: %s', id, channel_type, left(last_error, 40)), coalesce(first_due_at, next_attempt_at)
+      FROM notification_channel_send
+     WHERE is_sent IS NULL
+)
+SELECT count(*) AS looked_at, count(*) FILTER (WHERE first_due < $1) AS wrong,
+       (array_agg(example ORDER BY first_due) FILTER (WHERE first_due < $1))[1:3] AS examples
+  FROM open
 
 -- name: dead_rows
 -- Somebody was not told, and only an operator can change that: make the cause go away, then requeue or discard.

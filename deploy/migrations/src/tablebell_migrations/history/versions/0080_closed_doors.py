@@ -1,7 +1,7 @@
 from tablebell_migrations.script import run_script
 
 revision = "0080"
-down_revision = "0040"
+down_revision = "0070"
 
 
 def upgrade() -> None:

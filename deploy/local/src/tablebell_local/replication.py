@@ -1,0 +1,94 @@
+"""The instance's PostgreSQL servers: the primary and, in an instance with a standby, a second one that follows it.
+
+While the standby streams, a commit is answered when the standby has it too. So a switchover loses nothing.
+"""
+
+import asyncio
+import time
+
+from tablebell_local.board import Board
+from tablebell_local.failure import Failure
+from tablebell_local.part import bring_up, wait_for_health
+from tablebell_local.postgres import DATABASE, Postgres
+
+STREAMING_LIMIT = 30.0
+
+
+class Replication:
+    def __init__(self, first: Postgres, second: Postgres) -> None:
+        self._both = (first, second)
+        self._instance = first.instance
+
+    @property
+    def servers(self) -> tuple[Postgres, ...]:
+        return self._both if self._instance.has_standby else self._both[:1]
+
+    @property
+    def primary(self) -> Postgres:
+        first, second = self._both
+        return second if first.is_standby else first
+
+    @property
+    def standby(self) -> Postgres:
+        first, second = self._both
+        return first if self.primary is second else second
+
+    def url(self, database: str = DATABASE) -> str:
+        """The owner's, at whichever server is the primary."""
+        return self._at_all(self._both[0].url(database))
+
+    def url_of(self, service: str) -> str:
+        return self._at_all(self._both[0].url_of(service))
+
+    async def up(self, board: Board) -> None:
+        await bring_up(self.primary, board)
+        await self.primary.ensure_database()
+        if not self._instance.has_standby:
+            return
+        if not self.standby.exists:
+            await self.standby.clone(self.primary)
+        await bring_up(self.standby, board)
+        await self._commit_to_both()
+
+    async def switch_over(self) -> None:
+        """Returns when the standby is the primary. The other server is stopped then: `follow` makes it the standby."""
+        old, new = self.primary, self.standby
+        await _set_synchronous(new, "")  # it is alone at first
+        await old.stop()  # ends when the standby has everything
+        old.demote()
+        async with new.administer() as connection:
+            if not await connection.fetchval("SELECT pg_promote(true, 60)"):
+                raise Failure(f"{new.name} was not promoted", new.log, new.log_begin)
+
+    async def follow(self) -> None:
+        """The server that is not the primary becomes its standby, as a fresh copy."""
+        standby = self.standby
+        await standby.stop()
+        await standby.clone(self.primary)
+        await standby.start()
+        if (problem := await wait_for_health(standby, standby.start_limit)) is not None:
+            raise Failure(f"{standby.name} did not start: {problem}", standby.log, standby.log_begin)
+        await self._commit_to_both()
+
+    async def _commit_to_both(self) -> None:
+        """Not before the standby streams: until then every commit would wait for it."""
+        deadline = time.monotonic() + STREAMING_LIMIT
+        async with self.primary.administer() as connection:
+            while not await connection.fetchval("SELECT true FROM pg_stat_replication WHERE state = 'streaming'"):
+                if time.monotonic() > deadline:
+                    standby = self.standby
+                    raise Failure(f"{standby.name} does not follow the primary", standby.log, standby.log_begin)
+                await asyncio.sleep(0.1)
+        await _set_synchronous(self.primary, "*")
+
+    def _at_all(self, url: str) -> str:
+        if not self._instance.has_standby:
+            return url
+        first, second = (server.address for server in self._both)
+        return url.replace(f"@{first}/", f"@{first},{second}/") + "?target_session_attrs=read-write"
+
+
+async def _set_synchronous(server: Postgres, standbys: str) -> None:
+    async with server.administer() as connection:
+        await connection.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{standbys}'")
+        await connection.execute("SELECT pg_reload_conf()")

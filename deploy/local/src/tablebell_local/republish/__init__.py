@@ -1,0 +1,1 @@
+"""Publishing events again: from L0, or out of the queue of dead messages."""

@@ -1,0 +1,223 @@
+"""A person hears of a reservation in order, on each channel, and of nothing that a later version has superseded."""
+
+import asyncio
+import random
+from collections import defaultdict
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from channel_dispatcher import store
+from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.settlement import Settlement
+from tablebell.outbox import Level, Outbox, withdraw_channel_sends
+from tablebell.people import Channel, UserType
+from tablebell.retry import RetryPolicy
+from tablebell.testing import eventually
+from tablebell_sandbox.channel import Channel as SandboxChannel
+
+from .rig import MESSAGES, Rig
+
+SMS = Channel.SMS
+LEASE = timedelta(seconds=30)
+
+
+async def tell(rig: Rig, version: int, reservation: int = 1, *, number: int = 0, supersedes: bool = True) -> int:
+    """Write the SMS of a version as the fan-out does: what it supersedes is withdrawn first."""
+    text = f"reservation {reservation} version {version} number {number}"
+    async with rig.pool.acquire() as connection, connection.transaction():
+        if supersedes:
+            await withdraw_earlier(connection, version, reservation)
+        event = await connection.fetchval(
+            "INSERT INTO event_notification (event_id, event_type, audience, restaurant_id, reservation_id,"
+            " aggregate_version) VALUES (gen_random_uuid(), 'RESERVATION_CHANGED', 'CUSTOMER', 10, $1, $2)"
+            " RETURNING id",
+            reservation,
+            version,
+        )
+        notification = await connection.fetchval(
+            "INSERT INTO notification (event_notification_id, user_id, user_type, title, body)"
+            " VALUES ($1, 5, 'CUSTOMER', 'title', 'body') RETURNING id",
+            event,
+        )
+        row = {
+            "notification_id": notification,
+            "channel_type": SMS,
+            "user_type": "CUSTOMER",
+            "user_id": 5,
+            "restaurant_id": 10,
+            "reservation_id": reservation,
+            "aggregate_version": version,
+            "recipient": "+393330000005",
+            "message": {**MESSAGES[SMS], "text": text},
+        }
+        (row_id,) = await Outbox(Level.CHANNEL_SEND).append(connection, [row])
+    return row_id
+
+
+async def withdraw_earlier(connection: Any, version: int, reservation: int) -> None:
+    rows = await connection.fetch(
+        "SELECT id FROM event_notification WHERE reservation_id = $1 AND aggregate_version < $2 ORDER BY id"
+        " FOR NO KEY UPDATE",
+        reservation,
+        version,
+    )
+    reason = f"superseded by RESERVATION_CHANGED (version {version})"
+    await withdraw_channel_sends(connection, [row["id"] for row in rows], [reason] * len(rows), UserType.CUSTOMER)
+
+
+async def claim(rig: Rig, lease: timedelta = LEASE) -> list[Delivery]:
+    claimed = await store.claim_fair(rig.service, SMS, limit=10, lease=lease, after=0, max_attempts=5)
+    return list(claimed.deliveries)
+
+
+def texts(rig: Rig) -> list[tuple[int, int, int]]:
+    """Reservation, version and number of each SMS, in the order of arrival."""
+    words = [message.text.split() for message in rig.sandbox.messages(SandboxChannel.SMS)]
+    return [(int(each[1]), int(each[3]), int(each[5])) for each in words]
+
+
+def arrivals(rig: Rig) -> list[tuple[int, int]]:
+    return [(reservation, version) for reservation, version, _ in texts(rig)]
+
+
+def outcome(row: asyncpg.Record) -> tuple[str, str | None]:
+    return row["outcome"], row["last_error"]
+
+
+async def test_a_retry_that_a_later_version_overtook_is_withdrawn(rig: Rig) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "count": 1})
+    first = await tell(rig, 1)
+    async with rig.dispatching(SMS, policy=RetryPolicy(5, (timedelta(seconds=2),))):
+        await eventually(lambda: failed_once(rig, first))
+        second = await tell(rig, 2)
+        await rig.settled(first, second)
+        await asyncio.sleep(2.5)  # the pause of the retry is over
+    assert outcome(await rig.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
+    assert arrivals(rig) == [(1, 2)]
+
+
+async def failed_once(rig: Rig, row_id: int) -> bool:
+    row = await rig.row(row_id)
+    return row["attempt_count"] == 1 and row["lease_token"] is None
+
+
+@pytest.mark.parametrize("supersedes", [True, False], ids=["superseded", "of the same kind"])
+async def test_what_is_in_a_slow_providers_hands_arrives_before_what_follows_it(rig: Rig, supersedes: bool) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 1, "count": 1})
+    first = await tell(rig, 1)
+    async with rig.dispatching(SMS, poll=30), rig.dispatching(SMS, poll=0.05):
+        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
+        second = await tell(rig, 2, supersedes=supersedes)
+        await asyncio.sleep(0.5)
+        assert (await rig.row(second))["attempt_count"] == 0, "it waits for the answer to the first"
+        rows = await rig.settled(first, second)
+    assert [outcome(row) for row in rows] == [("SENT", None), ("SENT", None)], "the first keeps its real outcome"
+    assert arrivals(rig) == [(1, 1), (1, 2)]
+
+
+async def test_what_waited_for_an_earlier_version_goes_on_without_a_poll(rig: Rig) -> None:
+    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5, "count": 1})
+    first = await tell(rig, 1)
+    async with rig.dispatching(SMS, poll=60) as dispatchers:
+        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
+        second = await tell(rig, 2)
+        dispatchers[SMS]._wakeup.now()  # as its announcement does
+        await rig.settled(first, second, within=5)
+
+
+@pytest.mark.parametrize("result", ["RETRY", "THROTTLED", "DOWN", "UNTRIED", "EXHAUSTED"])
+async def test_a_superseded_row_that_comes_back_unsent_is_withdrawn(rig: Rig, result: str) -> None:
+    first = await tell(rig, 1)
+    (held,) = await claim(rig)
+    second = await tell(rig, 2)
+    assert await claim(rig) == [], "the second waits for the first, which somebody holds"
+    recorded = await store.record_if_leased(rig.service, [Settlement(held, result, "busy", pause=timedelta(seconds=9))])
+    assert recorded == {first: store.Recorded("WITHDRAWN", unblocks=True)}
+    assert outcome(await rig.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
+    assert [each.id for each in await claim(rig)] == [second]
+
+
+async def test_a_superseded_row_whose_dispatcher_died_is_withdrawn_and_holds_up_nothing(rig: Rig) -> None:
+    first = await tell(rig, 1)
+    await claim(rig, lease=timedelta(milliseconds=300))
+    second = await tell(rig, 2)
+    async with rig.dispatching(SMS, lease=1):
+        rows = await rig.settled(first, second)
+    assert [row["outcome"] for row in rows] == ["WITHDRAWN", "SENT"]
+    assert arrivals(rig) == [(1, 2)]
+
+
+async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(rig: Rig) -> None:
+    first = await tell(rig, 1)
+    (held,) = await claim(rig)
+    await store.record_if_leased(rig.service, [Settlement(held, "EXHAUSTED", "HTTP 500")])
+    second = await tell(rig, 2)
+    row = await rig.row(first)
+    assert (outcome(row), row["withdrawn_because"]) == (
+        ("EXHAUSTED", "HTTP 500"),
+        "superseded by RESERVATION_CHANGED (version 2)",
+    )
+    async with rig.dispatching(SMS):
+        await rig.settled(second)
+        await Outbox(Level.CHANNEL_SEND).requeue(rig.pool, [first])
+        (row,) = await rig.settled(first)
+    assert outcome(row) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
+    assert arrivals(rig) == [(1, 2)]
+
+
+async def test_what_bears_the_same_version_is_told_in_the_order_in_which_it_was_written(rig: Rig) -> None:
+    ids = [await tell(rig, 2) for _ in range(3)]
+    for expected in ids:
+        (held,) = await claim(rig)
+        assert held.id == expected
+        await store.record_if_leased(rig.service, [Settlement(held, "SENT")])
+
+
+async def test_another_person_reservation_or_channel_waits_for_nobody(rig: Rig) -> None:
+    first = await tell(rig, 1)
+    other = await tell(rig, 2, reservation=2)
+    (somebody,) = await rig.add(SMS, notification_id=901, reservation_id=1, aggregate_version=3)
+    (mail,) = await rig.add(Channel.EMAIL, notification_id=902, user_id=5, reservation_id=1, aggregate_version=3)
+    assert {each.id for each in await claim(rig)} == {first, other, somebody}
+    claimed = await store.claim_fair(rig.service, Channel.EMAIL, limit=10, lease=LEASE, after=0, max_attempts=5)
+    assert [each.id for each in claimed.deliveries] == [mail]
+
+
+@pytest.mark.timeout(120)
+async def test_whatever_fails_and_however_slow_no_arrival_goes_back(rig: Rig) -> None:
+    chance = random.Random(7)
+    ids: list[int] = []
+
+    async def live(reservation: int) -> None:
+        version = 1
+        for number in range(12):
+            version += chance.randint(0, 1)  # a reminder bears the version of what was accepted
+            ids.append(await tell(rig, version, reservation, number=number))
+            await asyncio.sleep(chance.uniform(0, 0.4))
+
+    async def disturb() -> None:
+        while True:
+            faults = [
+                {"kind": "delay", "seconds": chance.uniform(0.05, 0.4), "count": chance.randint(1, 4)},
+                {"kind": "http", "status": 500, "count": chance.randint(1, 3)},
+            ]
+            await rig.sandbox.set_faults(SandboxChannel.SMS, chance.choice(faults))
+            await asyncio.sleep(0.2)
+
+    policy = RetryPolicy(20, (timedelta(milliseconds=150),))
+    async with rig.dispatching(SMS, policy=policy, lease=2), rig.dispatching(SMS, policy=policy, lease=2):
+        disturbing = asyncio.create_task(disturb())
+        await asyncio.gather(*(live(reservation) for reservation in range(1, 9)))
+        disturbing.cancel()
+        await rig.sandbox.set_faults(SandboxChannel.SMS)
+        rows = await rig.settled(*ids, within=60)
+
+    assert {row["outcome"] for row in rows} == {"SENT", "WITHDRAWN"}, "otherwise the test shows nothing"
+    arrived: dict[int, list[int]] = defaultdict(list)
+    for reservation, _, number in texts(rig):
+        arrived[reservation].append(number)
+    assert {reservation: each for reservation, each in arrived.items() if each != sorted(each)} == {}
+    assert {each[-1] for each in arrived.values()} == {11}, "everybody knows how it stands"

@@ -1,0 +1,83 @@
+"""What a listener's queue never brought, because somebody deleted it: read from the outbox instead.
+
+An event that is published while one of the four queues is missing is confirmed, since the others have it; nobody is
+told that one listener never hears of it. So a listener that finds its queue missing, or whose consumer was cancelled by
+the broker, puts that on record before it declares the queue again. Before it consumes, it handles every event that was
+published, or is being published, and that it has not processed. What is in the queue as well is known by then and
+skipped. The record is deleted at the end, so a listener that is killed in between starts again.
+"""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+import asyncpg
+import structlog
+
+from notification_fanout import store
+from notification_fanout.metrics import CAUGHT_UP
+from tablebell.correlation import Correlation
+from tablebell.events import encode_event, routing_key
+from tablebell.people import Audience
+from tablebell.postgres import Pool
+from tablebell.rabbit import Delivery
+
+log = structlog.get_logger(__name__)
+
+REACH = timedelta(days=1)
+"""Much shorter than the retention of processed_event: what was processed must still be known."""
+
+
+class CatchUp:
+    def __init__(self, pool: Pool, audience: Audience, batch_size: int) -> None:
+        self._pool = pool
+        self._listener = audience.listener
+        self._batch_size = batch_size
+
+    async def request(self) -> None:
+        async with self._pool.acquire() as connection:
+            await store.request_catch_up(connection, self._listener)
+
+    async def missing(self) -> AsyncIterator[Sequence[Delivery]]:
+        async with self._pool.acquire() as connection:
+            requested_at = await store.find_catch_up(connection, self._listener)
+        if requested_at is None:
+            return
+        found, after = 0, 0
+        while rows := await self._next(after):
+            yield [_delivery(row) for row in rows]
+            found, after = found + len(rows), rows[-1]["id"]
+            CAUGHT_UP.labels(self._listener).inc(len(rows))
+        async with self._pool.acquire() as connection:
+            await store.finish_catch_up(connection, self._listener, requested_at)
+        log.warning("listener_caught_up", listener=self._listener, events=found)
+
+    async def _next(self, after: int) -> list[asyncpg.Record]:
+        async with self._pool.acquire() as connection:
+            return await store.list_unprocessed_events(connection, self._listener, REACH, after, self._batch_size)
+
+
+def _delivery(row: asyncpg.Record) -> Delivery:
+    """The message that the relay makes of the row, as far as a listener reads it."""
+    correlation = Correlation.from_headers(row["headers"] if isinstance(row["headers"], dict) else {})
+    body = encode_event(
+        event_id=row["event_id"],
+        event_type=row["event_type"],
+        aggregate_type=row["aggregate_type"],
+        aggregate_id=row["aggregate_id"],
+        aggregate_version=row["aggregate_version"],
+        occurred_at=row["created_at"],
+        correlation_id=correlation.correlation_id,
+        data_json=row["payload"],
+    )
+    return Delivery(
+        tag=0,
+        body=body,
+        routing_key=routing_key(row["event_type"]),
+        message_id=str(row["event_id"]),
+        type=row["event_type"],
+        correlation_id=correlation.correlation_id,
+        headers={"traceparent": correlation.traceparent},
+        redelivered=False,
+        received=time.monotonic(),
+    )

@@ -1,0 +1,136 @@
+"""/ws: tokens, their renewal, expiry and revocation."""
+
+import asyncio
+import base64
+import json
+import time
+from datetime import datetime
+from pathlib import Path
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tablebell.testing.frames import notification
+from tablebell.testing.tokens import AUDIENCE, token
+
+from .harness import RunningGateway, StartGateway, close_code, receive
+
+
+async def test_a_valid_token_is_answered_with_ready(gateway: RunningGateway) -> None:
+    client = await gateway.open()
+    await client.send(json.dumps({"type": "auth", "token": token("CUSTOMER:5", seconds=600)}))
+    ready = await receive(client)
+    assert ready.keys() == {"type", "userType", "userId", "expiresAt"}
+    assert (ready["type"], ready["userType"], ready["userId"]) == ("ready", "CUSTOMER", 5)
+    assert 590 < datetime.fromisoformat(ready["expiresAt"]).timestamp() - time.time() <= 600
+
+
+def _signed_by(header: dict[str, str], claims: dict[str, object], signature: str = "") -> str:
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
+    return ".".join([*parts, signature])
+
+
+def _bad_tokens() -> dict[str, str]:
+    claims: dict[str, object] = {
+        "sub": "50",
+        "user_type": "RESTAURANT_USER",
+        "aud": AUDIENCE,
+        "exp": int(time.time()) + 600,
+    }
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return {
+        "not a token": "invalid",
+        "empty": "",
+        "not ascii": "ü.ü.ü",
+        "too long": "x" * 9_000,
+        "nested too deeply": base64.urlsafe_b64encode(b"[" * 5_000).decode().rstrip("=") + ".e30.x",
+        "expired": token(seconds=-60),
+        "another secret": token(secret="x" * 40),
+        "another audience": token(aud="elsewhere"),
+        "unknown user type": token("KING:1"),
+        "user id is not a number": token("CUSTOMER:one"),
+        "exp is out of range": token(exp=10**17),
+        "alg none": _signed_by({"alg": "none", "typ": "JWT"}, claims),
+        "alg NONE with a signature": _signed_by({"alg": "NONE", "typ": "JWT"}, claims, "AAAA"),
+        "alg RS256": jwt.encode(claims, pem, algorithm="RS256"),
+        "alg HS512 with our secret": jwt.encode(claims, "y" * 64, algorithm="HS512"),
+    }
+
+
+BAD_TOKENS = _bad_tokens()
+
+
+async def test_a_bad_token_closes_with_4401_and_does_not_affect_others(gateway: RunningGateway) -> None:
+    neighbour = await gateway.sign_in()
+    codes = {}
+    for name, bad in BAD_TOKENS.items():
+        client = await gateway.open()
+        await client.send(json.dumps({"type": "auth", "token": bad}))
+        codes[name] = await close_code(client)
+    assert codes == dict.fromkeys(BAD_TOKENS, 4401)
+    await gateway.publish(notification(1, "RESTAURANT_USER:50"))
+    assert (await receive(neighbour))["id"] == 1
+
+
+async def test_no_auth_in_time_closes_with_4408(start_gateway: StartGateway) -> None:
+    gateway = await start_gateway(auth_seconds=0.3)
+    assert await close_code(await gateway.open()) == 4408
+
+
+async def test_an_expired_token_closes_with_4401_after_the_grace_period(start_gateway: StartGateway) -> None:
+    gateway = await start_gateway(expiry_grace_seconds=0.5)
+    client = await gateway.sign_in(seconds=1)
+    started = time.monotonic()
+    assert await close_code(client) == 4401
+    assert time.monotonic() - started > 0.4
+
+
+async def test_a_renewed_token_keeps_the_connection(start_gateway: StartGateway) -> None:
+    gateway = await start_gateway(expiry_grace_seconds=0.2)
+    client = await gateway.sign_in(seconds=1)
+    await client.send(json.dumps({"type": "auth", "token": token(seconds=600)}))
+    assert (await receive(client))["type"] == "ready"
+    await asyncio.sleep(2)
+    await gateway.publish(notification(1, "RESTAURANT_USER:50"))
+    assert (await receive(client))["id"] == 1
+
+
+async def test_a_token_can_be_renewed_within_the_grace_period(start_gateway: StartGateway) -> None:
+    gateway = await start_gateway(expiry_grace_seconds=30)
+    client = await gateway.sign_in(seconds=0)
+    await asyncio.sleep(0.6)
+    await client.send(json.dumps({"type": "auth", "token": token(seconds=600)}))
+    assert (await receive(client))["type"] == "ready"
+
+
+async def test_a_renewal_with_another_users_token_closes_with_4401(gateway: RunningGateway) -> None:
+    client = await gateway.sign_in("RESTAURANT_USER:50")
+    await client.send(json.dumps({"type": "auth", "token": token("RESTAURANT_USER:51")}))
+    assert await close_code(client) == 4401
+
+
+async def test_a_bad_renewal_closes_with_4401(gateway: RunningGateway) -> None:
+    client = await gateway.sign_in()
+    await client.send(json.dumps({"type": "auth", "token": token(seconds=-60)}))
+    assert await close_code(client) == 4401
+
+
+@pytest.mark.parametrize("line", ["the-token-of-a-stolen-phone", "RESTAURANT_USER:50"])
+async def test_a_revoked_token_is_rejected_and_its_open_connections_close_with_4401(
+    start_gateway: StartGateway, revoked_file: Path, line: str
+) -> None:
+    gateway = await start_gateway(revoked_tokens_file=revoked_file)
+    client = await gateway.sign_in(jti="the-token-of-a-stolen-phone")
+    neighbour = await gateway.sign_in("RESTAURANT_USER:51", jti="another")
+    await asyncio.to_thread(revoked_file.write_text, f"# stolen on Monday\n{line}\n")
+    assert await close_code(client) == 4401
+    again = await gateway.open()
+    await again.send(json.dumps({"type": "auth", "token": token(jti="the-token-of-a-stolen-phone")}))
+    assert await close_code(again) == 4401
+    await gateway.publish(notification(1, "RESTAURANT_USER:51"))
+    assert (await receive(neighbour))["id"] == 1
