@@ -25,6 +25,7 @@ from tablebell_local.mode import choose, running_everywhere
 from tablebell_local.part import Part, bring_up
 from tablebell_local.republish.command import republish
 from tablebell_local.republish.selection import Selection, parse_duration
+from tablebell_local.side_by_side import Lanes
 from tablebell_local.stack import Stack
 
 REPUBLISH_EXAMPLES = """examples:
@@ -134,7 +135,9 @@ class Command:
         )
 
     def test(self) -> int:
-        return testrun.run_tests(self._instance, self._options.pytest)
+        if self._options.pytest:
+            return testrun.run(self._instance, [["pytest", *self._options.pytest]])
+        return asyncio.run(Lanes(self._instance, testrun.suites()).run())
 
     def bench(self) -> int:
         return testrun.run(self._instance, [["bench", *self._options.hops]])

@@ -19,13 +19,10 @@ from tablebell_local.stack import Stack
 KEEP = "keep"
 
 
-def run_tests(instance: Instance, arguments: Sequence[str]) -> int:
-    """Every suite by itself, since two may have modules of one name, or what the arguments say."""
-    if arguments:
-        return run(instance, [["pytest", *arguments]])
-    members = [PROJECT / "shared", *sorted(PROJECT.glob("services/*")), *sorted(PROJECT.glob("deploy/*")), PROJECT]
-    suites = [str((member / "tests").relative_to(PROJECT)) for member in members if (member / "tests").is_dir()]
-    return run(instance, [["pytest", suite] for suite in suites])
+def suites() -> list[str]:
+    """Each by itself, since two may have modules of one name. The longest come first."""
+    members = [PROJECT, *sorted(PROJECT.glob("services/*")), PROJECT / "shared", *sorted(PROJECT.glob("deploy/*"))]
+    return [str((member / "tests").relative_to(PROJECT)) for member in members if (member / "tests").is_dir()]
 
 
 def run(instance: Instance, programs: Sequence[Sequence[str]]) -> int:
@@ -43,12 +40,12 @@ def run(instance: Instance, programs: Sequence[Sequence[str]]) -> int:
         fcntl.flock(users, fcntl.LOCK_SH)
         stack = Stack(instance)
         try:
-            asyncio.run(_up(stack))
+            asyncio.run(bring_up_servers(stack))
             codes = [_python(stack, *program) for program in programs]
             return next((code for code in codes if code), 0)
         finally:
-            if _is_last(users.fileno()) and not is_kept(instance):
-                asyncio.run(_down(stack))
+            if is_last_user(users.fileno()) and not is_kept(instance):
+                asyncio.run(bring_down(stack))
 
 
 def keep(instance: Instance, *, kept: bool) -> None:
@@ -69,7 +66,7 @@ def in_use(instance: Instance) -> bool:
     if not path.exists():
         return False
     with path.open() as users:
-        return not _is_last(users.fileno())
+        return not is_last_user(users.fileno())
 
 
 def environment(stack: Stack) -> dict[str, str]:
@@ -83,10 +80,14 @@ def environment(stack: Stack) -> dict[str, str]:
     }
 
 
-def _python(stack: Stack, module: str, *arguments: str) -> int:
+def outer_environment() -> dict[str, str]:
     marks = {STACK_MARK, PART_MARK, CONFIG_MARK}
-    outer = {name: value for name, value in os.environ.items() if name not in marks}
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=PROJECT, env=outer | environment(stack))
+    return {name: value for name, value in os.environ.items() if name not in marks}
+
+
+def _python(stack: Stack, module: str, *arguments: str) -> int:
+    given = outer_environment() | environment(stack)
+    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=PROJECT, env=given)
     while True:
         try:
             return process.wait()
@@ -98,7 +99,7 @@ def _python(stack: Stack, module: str, *arguments: str) -> int:
             raise
 
 
-async def _up(stack: Stack) -> None:
+async def bring_up_servers(stack: Stack) -> None:
     async with stack.instance.locked():
         stack.programs.ensure()
         with Board() as board:
@@ -106,13 +107,13 @@ async def _up(stack: Stack) -> None:
             await stack.servers_up(board)
 
 
-async def _down(stack: Stack) -> None:
+async def bring_down(stack: Stack) -> None:
     async with stack.instance.locked():
         with Board() as board:
             await stack.down(board)
 
 
-def _is_last(users: int) -> bool:
+def is_last_user(users: int) -> bool:
     try:
         fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -12,6 +12,7 @@ only after some time of uninterrupted contact with the database: the holders ren
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable
 from datetime import timedelta
 from typing import Protocol, assert_never
@@ -20,6 +21,7 @@ import structlog
 
 from channel_dispatcher import store
 from channel_dispatcher.breaker import Breaker, State
+from channel_dispatcher.claim_isolation import bury_refused_rows
 from channel_dispatcher.delivery import Delivery, Held, lease_end
 from channel_dispatcher.limits import Limits, Pace
 from channel_dispatcher.metrics import IN_HAND, OUTCOMES, PROVIDER_SECONDS
@@ -164,6 +166,10 @@ class Dispatcher:
         except OUTAGES:
             self._contact_at = -math.inf
             raise
+        except Exception as error:
+            log.exception("claim_failed", channel=self.channel)
+            await bury_refused_rows(self._pool, self.channel, error)
+            return store.Claim([], Counter(), self._after, more=True)
         self._contact_at = asked_at
         return claim
 

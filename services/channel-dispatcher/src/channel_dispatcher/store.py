@@ -79,6 +79,10 @@ async def claim_fair(
     return Claim(deliveries, settled, head["reached"], head["more"])
 
 
+async def try_claim(connection: Connection, row_id: int) -> None:
+    await connection.execute(SQL["try_claim"], row_id)
+
+
 async def extend_if_leased(connection: Connection | Pool, deliveries: Sequence[Delivery], lease: timedelta) -> set[int]:
     """The ids of those that are still ours."""
     ids, tokens = [each.id for each in deliveries], [each.token for each in deliveries]

@@ -1,4 +1,4 @@
-"""A row whose outcome the database refuses is buried with the reason, and the others are recorded."""
+"""A row that the database refuses, in a claim or in its record, is buried with the reason, and the others go on."""
 
 import asyncio
 
@@ -31,6 +31,30 @@ async def test_a_result_that_cannot_be_recorded_buries_its_row_and_the_rest_is_r
     assert [rows[row_id]["outcome"] for row_id in (good, also_good)] == ["SENT", "SENT"]
     assert rows[bad]["outcome"] == "UNDELIVERABLE"
     assert rows[bad]["last_error"] == "could not be recorded as SENT: RaiseError: refused"
+
+
+async def test_a_row_that_cannot_be_claimed_is_buried_and_the_rest_is_sent(rig: Rig) -> None:
+    good, bad, also_good = await rig.add(Channel.SMS, 3)
+    await refuse(rig, bad, "NEW.lease_token IS NOT NULL")
+    async with rig.dispatching(Channel.SMS):
+        rows = {row["id"]: row for row in await rig.settled(good, bad, also_good)}
+        (later,) = await rig.add(Channel.SMS)
+        await rig.settled(later)
+    assert [rows[row_id]["outcome"] for row_id in (good, also_good)] == ["SENT", "SENT"]
+    assert rows[bad]["outcome"] == "UNDELIVERABLE"
+    assert rows[bad]["last_error"] == "the row could not be claimed: RaiseError: refused"
+    assert not await rig.attempts(bad)
+
+
+async def test_a_claim_that_no_row_breaks_is_an_outage(rig: Rig) -> None:
+    ids = await rig.add(Channel.SMS, 2)
+    await rig.pool.execute("REVOKE INSERT ON channel_send_attempt FROM tablebell_channel_dispatcher")
+    async with rig.dispatching(Channel.SMS):
+        await asyncio.sleep(0.5)
+        assert [(await rig.row(row_id))["is_sent"] for row_id in ids] == [None, None]
+        await rig.pool.execute("GRANT INSERT ON channel_send_attempt TO tablebell_channel_dispatcher")
+        rows = await rig.settled(*ids)
+    assert [row["outcome"] for row in rows] == ["SENT"] * 2
 
 
 @pytest.mark.parametrize("rows", [1, 2])

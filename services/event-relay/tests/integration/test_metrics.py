@@ -72,11 +72,12 @@ async def test_an_event_that_is_put_off_again_and_again_is_seen_and_a_planned_on
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    planned, _ = await source.commit(event(1, 2, schedule_key="reminder-2h", available_at=tomorrow), event(2, 1))
+    planned, sent = await source.commit(event(1, 2, schedule_key="reminder-2h", available_at=tomorrow), event(2, 1))
     await pool.execute("UPDATE event_outbox SET created_at = now() - interval '9 days' WHERE id = $1", planned)
     async with running_relay(database, amqp_url, relay_poll_seconds=600.0) as settings:
         await eventually(lambda: is_ready(settings))
         await eventually(lambda: stream.arrivals == [(2, 1)])
+        await eventually(lambda: is_published(source, sent))
         (put_off,) = await source.commit(event(3, 1, available_at=tomorrow))
         before = await scrape(settings)
         await pool.execute(PUT_OFF, put_off)
@@ -88,3 +89,7 @@ async def test_an_event_that_is_put_off_again_and_again_is_seen_and_a_planned_on
 
 async def has_settled(source: Source) -> bool:
     return await source.statuses() == {"PUBLISHED": 2, "FAILED": 1, "PENDING": 1}
+
+
+async def is_published(source: Source, row_id: int) -> bool:
+    return bool((await source.row(row_id))["status"] == "PUBLISHED")

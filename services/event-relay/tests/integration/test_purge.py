@@ -25,7 +25,8 @@ SELECT 'RESERVATION_REQUESTED', number, 1, '{}', $2, CASE WHEN $2 = 'PUBLISHED' 
        now() - $3::interval
   FROM generate_series(1, $1::integer) AS number
 """
-BASIC_ACK = (60).to_bytes(2) + (80).to_bytes(2)  # class and method, as a confirm bears them
+# A frame with basic.ack on channel 2. On channel 1 the broker confirms the connection's probe.
+BASIC_ACK = b"\x01\x00\x02\x00\x00\x00\x0d\x00\x3c\x00\x50"
 EIGHT_DAYS, SIX_DAYS, WEEK = timedelta(days=8), timedelta(days=6), timedelta(days=7)
 
 

@@ -228,11 +228,15 @@ async def test_while_rabbitmq_is_away_mail_goes_on_and_the_frames_come_later(sta
     assert await stage.count("notification_channel_send") == 9
 
 
-async def test_while_its_frames_are_put_off_a_notification_gets_older(stage: Stage) -> None:
-    """It is due again two seconds later each time, so its due time tells nothing."""
+async def test_a_notification_that_fails_again_and_again_gets_older(stage: Stage) -> None:
+    """It is due again later each time, so its due time tells nothing."""
+    await stage.pool.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$;"
+        "CREATE TRIGGER refuse BEFORE INSERT ON notification_channel_send FOR EACH ROW EXECUTE FUNCTION refuse()"
+    )
     await tell(stage, requested(1))
     await stage.pool.execute("UPDATE notification_outbox SET available_at = now() - interval '1 hour'")
-    async with expander(stage, Broker(stage.amqp_url, "never connected")) as expanding:
+    async with expander(stage) as expanding:
         for _ in range(2):
             await expanding.run_once()
             assert await stage.count("notification_outbox", "status = 'FAILED' AND available_at > now()") == 3

@@ -1,11 +1,12 @@
 """The outbox: one engine for L0, L1 and L2."""
 
-from tablebell.outbox.isolation import blame_row, bury_alone, claim_one_by_one
+from tablebell.outbox.isolation import NO_PAUSE, StatementRefused, blame_row, bury_alone, claim_one_by_one
 from tablebell.outbox.outbox import CLAIMING, START, Batch, Count, CountDone, Failure, Level, Outbox, Position
 from tablebell.outbox.withdrawal import withdraw_channel_sends
 
 __all__ = [
     "CLAIMING",
+    "NO_PAUSE",
     "START",
     "Batch",
     "Count",
@@ -14,6 +15,7 @@ __all__ = [
     "Level",
     "Outbox",
     "Position",
+    "StatementRefused",
     "blame_row",
     "bury_alone",
     "claim_one_by_one",

@@ -16,4 +16,6 @@ CREATE TABLE listener_catch_up (
 
 GRANT SELECT, INSERT, DELETE ON live_frame TO tablebell_notification_fanout;
 GRANT SELECT, INSERT, UPDATE, DELETE ON listener_catch_up TO tablebell_notification_fanout;
-GRANT SELECT ON event_outbox TO tablebell_notification_fanout;
+-- What catching up reads, and nothing else.
+GRANT SELECT (id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload, headers, status, created_at,
+              published_at, discarded_at) ON event_outbox TO tablebell_notification_fanout;

@@ -68,4 +68,4 @@ CREATE TRIGGER agency_users_address AFTER UPDATE OF email, phone, fcm_token ON a
 GRANT DELETE ON undeliverable_address TO tablebell_reservation_api;
 ALTER TABLE outbox_intervention
     DROP CONSTRAINT outbox_intervention_act_check,
-    ADD CONSTRAINT outbox_intervention_act_check CHECK (act IN ('requeue', 'discard', 'clear'));
+    ADD CONSTRAINT outbox_intervention_act_check CHECK (act IN ('requeue', 'discard', 'republish', 'clear'));

@@ -128,6 +128,18 @@ UNION ALL
    LEFT JOIN begun ON begun.channel_send_id = due.id
   ORDER BY row_number() OVER (PARTITION BY due.number ORDER BY due.next_attempt_at, due.id), due.number)
 
+-- name: try_claim
+-- What a claim writes for one row, to see whether the database refuses it. The caller rolls it back.
+-- $1 id
+WITH leased AS (
+    UPDATE notification_channel_send
+       SET lease_token = gen_random_uuid(), lease_until = now(), attempt_count = attempt_count + 1, updated_at = now()
+     WHERE id = $1 AND is_sent IS NULL
+    RETURNING id, channel_type, attempt_count
+)
+INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt)
+SELECT id, channel_type, attempt_count FROM leased
+
 -- name: extend_if_leased
 -- $1 ids · $2 their tokens · $3 lease
 UPDATE notification_channel_send AS s

@@ -86,10 +86,11 @@ UPDATE notification_channel_send AS o
 RETURNING o.id, CASE WHEN o.is_sent IS NULL THEN 'FAILED' ELSE 'DEAD' END AS status
 
 -- name: bury_if_leased
+-- The dispatcher has counted the attempt when it claimed the row.
 -- $1 ids · $2 token · $3 errors
 UPDATE notification_channel_send AS o
-   SET is_sent = false, outcome = 'UNDELIVERABLE', attempt_count = o.attempt_count + 1, last_error = failed.error,
-       lease_token = NULL, lease_until = NULL, updated_at = now()
+   SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = failed.error, lease_token = NULL, lease_until = NULL,
+       updated_at = now()
   FROM unnest($1::bigint[], $3::text[]) AS failed (id, error)
  WHERE o.id = failed.id AND o.lease_token = $2
 RETURNING o.id

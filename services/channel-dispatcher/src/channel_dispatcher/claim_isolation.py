@@ -1,0 +1,46 @@
+"""Isolation of a row that breaks a claim: one statement claims many rows, so one bad row fails it for all.
+
+After such an error every due row is tried alone and rolled back. The rows that the database refuses are buried with the
+reason, and the next claim succeeds.
+"""
+
+import structlog
+
+from channel_dispatcher import store
+from tablebell.outage import describe
+from tablebell.outbox import NO_PAUSE, Failure, Level, Outbox, StatementRefused, blame_row, bury_alone
+from tablebell.people import Channel
+from tablebell.postgres import Connection, Pool
+
+log = structlog.get_logger(__name__)
+
+MOST_ROWS = 1000
+
+
+async def bury_refused_rows(pool: Pool, channel: Channel, error: Exception) -> None:
+    """`error` is what the claim failed with. Raises an outage if no row turns out to be the cause."""
+    blame_row(error)
+    outbox = Outbox(Level.CHANNEL_SEND)
+    buried = 0
+    async with pool.acquire() as connection:
+        for position in await outbox.find_due(connection, channel, limit=MOST_ROWS):
+            refusal = await _refusal(connection, position.id)
+            if refusal is not None:
+                reason = f"the row could not be claimed: {describe(refusal)}"
+                buried += await bury_alone(outbox, connection, Failure(position.id, reason, NO_PAUSE))
+    if not buried:
+        raise StatementRefused(f"the claim failed, and no due row is the cause: {describe(error)}") from error
+
+
+async def _refusal(connection: Connection, row_id: int) -> Exception | None:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await store.try_claim(connection, row_id)
+    except Exception as error:
+        blame_row(error)
+        log.exception("row_not_claimed", level=Level.CHANNEL_SEND, id=row_id)
+        return error
+    finally:
+        await transaction.rollback()
+    return None
