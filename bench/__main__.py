@@ -12,7 +12,7 @@ import uvloop
 
 import bench
 from bench import report
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from tablebell.testing import Servers
 from tablebell.testing.database import drop, make_template
 
@@ -34,7 +34,7 @@ def main() -> int:
     try:
         for hop in chosen:
             measure = importlib.import_module(f"bench.{hop}").measure
-            figures[hop] = uvloop.run(measure(Rig(servers, template, hop, started)))
+            figures[hop] = uvloop.run(measure(Harness(servers, template, hop, started)))
     finally:
         asyncio.run(drop(servers.database_url, template))
     report.show(figures)

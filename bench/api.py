@@ -19,7 +19,7 @@ from typing import cast
 import httpx
 import jwt
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually, free_port
 from tablebell_local.unlimited import UNLIMITED
@@ -34,24 +34,24 @@ STEADY_SECONDS = 10.0
 NOTIFICATIONS = 1_000_000
 
 
-async def measure(rig: Rig) -> list[Figure]:
-    async with rig.database() as database, open_pool(database.url, "bench", 4) as pool:
+async def measure(harness: Harness) -> list[Figure]:
+    async with harness.database() as database, open_pool(database.url, "bench", 4) as pool:
         await pool.execute(
             "INSERT INTO customer (id, name) SELECT id, 'Guest ' || id FROM unnest($1::bigint[]) AS id", list(CUSTOMERS)
         )
         async with server(database) as ours, server(database, without_outbox=True) as bare:
             requests = asks()
-            figures = await compare(rig, requests, ours, bare)
-            rig.say("p99 at half of that rate")
+            figures = await compare(harness, requests, ours, bare)
+            harness.say("p99 at half of that rate")
             latencies = await steadily(ours, requests, figures[0].value / 2)
             p99 = 1000 * statistics.quantiles(latencies, n=100)[98]
             figures.append(Figure("ask at half of saturation, p99", p99, "ms", bar="< 50", ok=p99 < 50))
-            rig.say(f"an inbox among {NOTIFICATIONS:,} notifications")
+            harness.say(f"an inbox among {NOTIFICATIONS:,} notifications")
             figures.append(await inbox(pool, ours))
     return figures
 
 
-async def compare(rig: Rig, requests: Iterator[bytes], ours: int, bare: int) -> list[Figure]:
+async def compare(harness: Harness, requests: Iterator[bytes], ours: int, bare: int) -> list[Figure]:
     for port in (ours, bare):
         await flood(port, requests, 2.0)  # connections, prepared statements, caches
     with_event: list[float] = []
@@ -63,7 +63,7 @@ async def compare(rig: Rig, requests: Iterator[bytes], ours: int, bare: int) -> 
             rates.append(await flood(port, requests, ROUND_SECONDS))
         if number % 5 == 4:
             so_far = statistics.median(with_event), statistics.median(without)
-            rig.say(f"{so_far[0]:,.0f} a second with the event, {so_far[1]:,.0f} without")
+            harness.say(f"{so_far[0]:,.0f} a second with the event, {so_far[1]:,.0f} without")
     rate, ceiling = statistics.median(with_event), statistics.median(without)
     return [
         Figure("ask, with its event", rate, "requests/s", ceiling, bar="≥ 0.9 of without", ok=rate / ceiling >= 0.9)
@@ -245,7 +245,7 @@ async def server(database: Database, *, without_outbox: bool = False) -> AsyncIt
 def serve_without_outbox() -> int:
     """The ceiling: the same service, whose `ask` writes no event and announces none."""
     from reservation_api import __main__, store  # noqa: PLC0415 - only in the process that is the ceiling
-    from tablebell.wakeups import Announcer  # noqa: PLC0415
+    from tablebell.wakeups import WakeupSender  # noqa: PLC0415
 
     statement = store.SQL["ask_reservation"]
     bare, count = re.subn(r", told AS \(.*\n\)\n", "\n", statement, flags=re.DOTALL)
@@ -254,7 +254,7 @@ def serve_without_outbox() -> int:
     # PostgreSQL wants every parameter to be somewhere.
     unused = "SELECT $5::text, $6::text, $10::jsonb, reserved.id,"
     store.SQL["ask_reservation"] = bare.replace("SELECT reserved.id,", unused)
-    Announcer.announce = lambda *_: None  # type: ignore[method-assign]
+    WakeupSender.announce = lambda *_: None  # type: ignore[method-assign]
     return __main__.main()
 
 

@@ -18,12 +18,12 @@ from typing import Any
 import httpx
 from aiosmtplib import SMTP
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from tablebell.outbox import Level, Outbox
 from tablebell.people import Channel
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually, free_port
-from tablebell.wakeups import open_announcer
+from tablebell.wakeups import open_wakeup_sender
 
 CONNECTIONS = 16
 ROUNDS = 5
@@ -90,38 +90,38 @@ class Bench:
         return messages
 
 
-async def measure(rig: Rig) -> list[Figure]:
+async def measure(harness: Harness) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
-        async with rig.database() as database, open_pool(database.url, "bench", 4) as pool:
+        async with harness.database() as database, open_pool(database.url, "bench", 4) as pool:
             bench = Bench(pool, _free_ports(), Path(folder) / "account.json")
             async with _running(bench, database):
-                figures = await _latency(rig, bench)
+                figures = await _latency(harness, bench)
                 for channel in MESSAGES:
-                    figures.append(await _throughput(rig, bench, channel))
+                    figures.append(await _throughput(harness, bench, channel))
     return figures
 
 
-async def _throughput(rig: Rig, bench: Bench, channel: Channel) -> Figure:
+async def _throughput(harness: Harness, bench: Bench, channel: Channel) -> Figure:
     rows, bar, bare = (MAILS, 0.7, _bare_smtp) if channel is Channel.EMAIL else (POSTS, 0.6, _bare_http(channel))
     await bare(bench, rows // 4)
     await bench.dispatch(channel, rows // 4)  # both are warm now
     turns = [(await bare(bench, rows), await bench.dispatch(channel, rows)) for _ in range(ROUNDS)]
     ceiling, value = (statistics.median(side) for side in zip(*turns, strict=True))
-    rig.say(f"{channel}: {value:.0f} of {ceiling:.0f} a second")
+    harness.say(f"{channel}: {value:.0f} of {ceiling:.0f} a second")
     note = f"{CONNECTIONS} connections; medians of {ROUNDS} rounds of {rows}"
     name = f"{channel} sent"
     return Figure(name, value, "/s", ceiling, f"ratio ≥ {bar}", value >= bar * ceiling, note)
 
 
-async def _latency(rig: Rig, bench: Bench) -> list[Figure]:
+async def _latency(harness: Harness, bench: Bench) -> list[Figure]:
     """From the row (the database's clock at its insert) to the sandbox's acceptance, all on one machine's clock."""
     await bench.dispatch(Channel.EMAIL, 100)
     outbox, began, ids = Outbox(Level.CHANNEL_SEND), time.monotonic(), []
-    async with open_announcer(bench.pool) as announcer:
+    async with open_wakeup_sender(bench.pool) as wakeup_sender:
         for number in range(LATENCY_ROWS):
             await asyncio.sleep(max(0.0, began + number / PER_SECOND - time.monotonic()))
             ids += await outbox.append(bench.pool, [bench.row(Channel.EMAIL)])
-            announcer.announce(Level.CHANNEL_SEND)
+            wakeup_sender.announce(Level.CHANNEL_SEND)
     await asyncio.sleep(1)
     rows = await bench.pool.fetch(
         "SELECT provider_message_id, extract(epoch FROM created_at)::float AS at FROM notification_channel_send "
@@ -134,7 +134,7 @@ async def _latency(rig: Rig, bench: Bench) -> list[Figure]:
     if len(delays) != LATENCY_ROWS:
         raise RuntimeError(f"{len(delays)} of {LATENCY_ROWS} mails arrived")
     p50, p99 = delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.99)] * 1000
-    rig.say(f"row to acceptance: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
+    harness.say(f"row to acceptance: p50 {p50:.1f} ms, p99 {p99:.1f} ms")
     note = f"EMAIL, {LATENCY_ROWS} rows at {PER_SECOND}/s"
     return [
         Figure("row to acceptance p50", p50, "ms", None, "≤ 20 ms", p50 <= 20, note),

@@ -15,21 +15,21 @@ import httpx
 from pamqp.commands import Basic
 from pydantic import SecretStr
 
-from bench.harness import Figure, Rig
-from notification_fanout.incoming import ReservationEvent, understand
+from bench.harness import Figure, Harness
+from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import languages
-from notification_fanout.listener import Listener
-from notification_fanout.live import Live
+from notification_fanout.listener import EventListener
+from notification_fanout.message_parser import ReservationEvent, parse_message
 from notification_fanout.render import Wording
 from tablebell.events import EventType, ReservationData, encode_event, routing_key
 from tablebell.lifecycle import Stop
 from tablebell.outbox import Level
 from tablebell.people import Audience
 from tablebell.postgres import Pool, connect, open_pool
-from tablebell.rabbit import Broker, Consumer, Delivery, Outgoing, Publisher, open_broker
+from tablebell.rabbit import Broker, Consumer, OutgoingMessage, Publisher, ReceivedMessage, open_broker
 from tablebell.testing import Database, eventually, free_port
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
-from tablebell.wakeups import Listener as Ear
+from tablebell.wakeups import WakeupListener
 
 ROUNDS = 5
 BATCH = 100
@@ -44,19 +44,19 @@ LOOK_SECONDS = 0.05
 TABLES = "processed_event, event_notification, notification, notification_outbox, notification_channel_send"
 
 
-async def measure(rig: Rig) -> list[Figure]:
+async def measure(harness: Harness) -> list[Figure]:
     handled, consumed, bare = [], [], []
-    async with rig.database() as database, open_pool(database.url, "bench", size=10) as pool:
+    async with harness.database() as database, open_pool(database.url, "bench", size=10) as pool:
         for number in range(ROUNDS):
             handled.append(await _handle(database, pool))
             bare.append(await _insert(database, pool))
-            consumed.append(await _consume(rig, database, pool))
-            rig.say(
+            consumed.append(await _consume(harness, database, pool))
+            harness.say(
                 f"round {number + 1}: {handled[-1]:,.0f} notifications a second, {consumed[-1]:,.0f} from the queues,"
                 f" bare inserts {bare[-1]:,.0f}"
             )
-    rig.say(f"{RATE} events a second for {SECONDS} s")
-    async with rig.database() as database, rig.vhost() as amqp_url:
+    harness.say(f"{RATE} events a second for {SECONDS} s")
+    async with harness.database() as database, harness.vhost() as amqp_url:
         waits = sorted(await _wait_for_l2(database, amqp_url))
     created, ceiling = statistics.median(handled), statistics.median(bare)
     middle, late = statistics.median(waits) * 1000, waits[int(len(waits) * 0.99)] * 1000
@@ -80,7 +80,7 @@ async def _handle(database: Database, pool: Pool) -> float:
     broker = Broker(SecretStr("amqp://127.0.0.1"), "bench")  # nothing here has a frame to emit
 
     async def listen(audience: Audience, own: Pool) -> None:
-        listener = Listener(audience, own, Live(broker), lambda: None)
+        listener = EventListener(audience, own, FramePublisher(broker), lambda: None)
         for batch in batches:
             await listener.handle(batch)
 
@@ -91,12 +91,12 @@ async def _handle(database: Database, pool: Pool) -> float:
     return EVENTS * 7 / took
 
 
-async def _consume(rig: Rig, database: Database, pool: Pool) -> float:
+async def _consume(harness: Harness, database: Database, pool: Pool) -> float:
     """Four listeners empty their queues, which have been filled before."""
     await pool.execute(f"TRUNCATE {TABLES} CASCADE")
     stop = Stop()
     async with (
-        rig.vhost() as amqp_url,
+        harness.vhost() as amqp_url,
         open_broker(amqp_url, "bench") as broker,
         open_pool(database.url_of("notification_fanout"), "bench", size=10) as own,
     ):
@@ -113,7 +113,7 @@ async def _consume(rig: Rig, database: Database, pool: Pool) -> float:
 
 
 def _consumer(audience: Audience, broker: Broker, pool: Pool) -> Consumer:
-    listener = Listener(audience, pool, Live(broker), lambda: None)
+    listener = EventListener(audience, pool, FramePublisher(broker), lambda: None)
     return Consumer(broker, EVENT_QUEUES[audience], DEAD_QUEUE, listener.handle, declare_events, batch_size=BATCH)
 
 
@@ -194,9 +194,9 @@ async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]
     since what a look costs is taken from the service that is looked at."""
     first_seen: dict[int, tuple[int, float]] = {}
     last, stop = 0, Stop()
-    ear = Ear(database.url, "bench")
-    announced = ear.subscribe(Level.CHANNEL_SEND)
-    hearing = asyncio.create_task(ear.run(stop))
+    wakeup_listener = WakeupListener(database.url, "bench")
+    announced = wakeup_listener.subscribe(Level.CHANNEL_SEND)
+    hearing = asyncio.create_task(wakeup_listener.run(stop))
     while len(first_seen) < events * ROWS_PER_EVENT:
         await announced.wait(LOOK_SECONDS, stop)
         # Ids become visible out of order, by a few transactions at most: look a little further back.
@@ -251,7 +251,7 @@ async def _is_ready(http: httpx.AsyncClient) -> bool:
         return False
 
 
-def _message(number: int) -> Outgoing:
+def _message(number: int) -> OutgoingMessage:
     event_id = uuid4()
     # Tables are asked for at the half hours.
     day = datetime.now(UTC).replace(hour=18, minute=0, second=0, microsecond=0)
@@ -280,13 +280,13 @@ def _message(number: int) -> Outgoing:
         data_json=data.model_dump_json(by_alias=True),
     )
     properties = Basic.Properties(message_id=str(event_id), message_type=event_type, delivery_mode=2)
-    return Outgoing(EVENT_EXCHANGE, routing_key(event_type), body, properties)
+    return OutgoingMessage(EVENT_EXCHANGE, routing_key(event_type), body, properties)
 
 
-def _delivery(number: int) -> Delivery:
+def _delivery(number: int) -> ReceivedMessage:
     body = _message(number).body
-    return Delivery(0, body, "", None, None, None, {}, redelivered=False, received=time.monotonic())
+    return ReceivedMessage(0, body, "", None, None, None, {}, redelivered=False, received=time.monotonic())
 
 
 def _event(number: int) -> ReservationEvent:
-    return cast("ReservationEvent", understand(_delivery(number)))
+    return cast("ReservationEvent", parse_message(_delivery(number)))

@@ -1,7 +1,7 @@
 """What a measurement is given and what it gives back.
 
-A module of this package measures one hop: `async def measure(rig: Rig) -> list[Figure]`. It measures its raw ceiling in
-the same run, taking turns with it, since this machine's speed at another time says nothing.
+A module of this package measures one hop: `async def measure(rig: Harness) -> list[Figure]`. It measures its raw
+ceiling in the same run, taking turns with it, since this machine's speed at another time says nothing.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Rig:
+class Harness:
     servers: Servers
     template: str
     hop: str

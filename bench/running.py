@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 from pydantic import SecretStr
 
-from bench.harness import Rig
+from bench.harness import Harness
 from tablebell.testing import Database, free_port
-from tablebell_local.parts import FCM_PROJECT, SPECS
+from tablebell_local.services import FCM_PROJECT, SERVICES
 from tablebell_local.unlimited import UNLIMITED
 
 READY_SECONDS = 60.0
@@ -23,7 +23,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
-class Site:
+class Environment:
     """Where the parts find each other; what `tablebell_local` makes settings from."""
 
     database: Database
@@ -66,7 +66,7 @@ class Process:
 
 @dataclass
 class Running:
-    site: Site
+    site: Environment
     parts: dict[str, Process]
 
     @property
@@ -79,25 +79,25 @@ class Running:
 
 
 @asynccontextmanager
-async def running_system(rig: Rig) -> AsyncIterator[Running]:
-    async with rig.database() as database, rig.vhost() as amqp:
+async def running_system(harness: Harness) -> AsyncIterator[Running]:
+    async with harness.database() as database, harness.vhost() as amqp:
         with tempfile.TemporaryDirectory() as directory:
-            site = Site(database, amqp, Path(directory))
+            site = Environment(database, amqp, Path(directory))
             await _make_service_account(site)
             running = Running(site, {})
             try:
-                for spec in SPECS:
+                for spec in SERVICES:
                     ports = {setting: str(site.port(name)) for setting, (name, _) in spec.ports.items()}
                     settings = spec.settings(site) | ports | UNLIMITED | {"LOG_LEVEL": "WARNING"}
                     running.parts[spec.name] = await _start(spec.name, spec.module, settings)
-                for spec in SPECS:
+                for spec in SERVICES:
                     await _ready(running.parts[spec.name], site.port(next(iter(spec.ports.values()))[0]))
                 yield running
             finally:
                 await _end(running)
 
 
-async def _make_service_account(site: Site) -> None:
+async def _make_service_account(site: Environment) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tablebell_sandbox", "service-account", "--project", FCM_PROJECT,
         "--token-uri", f"http://127.0.0.1:{site.port('sandbox-fcm')}/token", "--out", str(site.fcm_credentials),

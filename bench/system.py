@@ -11,7 +11,7 @@ import asyncpg
 import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from bench.running import Running, running_system
 from tablebell_local import tokens
 
@@ -85,9 +85,9 @@ class Load:
                 tasks.create_task(keep_asking())
 
 
-async def measure(rig: Rig) -> list[Figure]:
+async def measure(harness: Harness) -> list[Figure]:
     figures: list[Figure] = []
-    async with running_system(rig) as running:
+    async with running_system(harness) as running:
         database = await asyncpg.connect(running.site.database.url.get_secret_value())
         await database.execute(
             "INSERT INTO customer (id, name, email, phone, fcm_token)"
@@ -96,7 +96,7 @@ async def measure(rig: Rig) -> list[Figure]:
             CUSTOMERS.start,
             CUSTOMERS.stop - 1,
         )
-        rig.say("everything runs; idle for 10 s")
+        harness.say("everything runs; idle for 10 s")
         figures += await idle(running)
         limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
         async with (
@@ -111,12 +111,12 @@ async def measure(rig: Rig) -> list[Figure]:
             load = Load(running, api)
             await load.at_rate(10, 2)  # warm connections and caches
             for rate in RATES:
-                rig.say(f"{rate} reservations a second for {SECONDS} s")
+                harness.say(f"{rate} reservations a second for {SECONDS} s")
                 load.asked.clear()
                 await load.at_rate(rate, SECONDS)
                 await quiet(database, within=60)
                 figures += await latencies(database, load.asked, frames, rate)
-            rig.say(f"as fast as {ASKERS} askers can for {FLOOD_SECONDS} s")
+            harness.say(f"as fast as {ASKERS} askers can for {FLOOD_SECONDS} s")
             figures += await sustained(database, load)
             listening.cancel()
         await database.close()

@@ -5,9 +5,9 @@ import asyncio
 import sys
 import time
 
+from chaos.environment import open_environment
 from chaos.run import Run
 from chaos.screen import Screen
-from chaos.stage import open_stage
 from tablebell_local.audit import report
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
@@ -15,8 +15,10 @@ from tablebell_local.instance import Instance
 
 async def judge(options: argparse.Namespace) -> int:
     screen = Screen()
-    async with open_stage(Instance.named(options.instance), dict(options.set), attach=options.attach) as stage:
-        run = Run(stage, screen, seconds=options.duration, rate=options.rate, seed=options.seed)
+    async with open_environment(
+        Instance.named(options.instance), dict(options.set), attach=options.attach
+    ) as environment:
+        run = Run(environment, screen, seconds=options.duration, rate=options.rate, seed=options.seed)
         findings = await run.judge()
     screen.console.print()
     report.show(findings, screen.console)

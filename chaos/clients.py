@@ -15,14 +15,14 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
-from chaos.door import Door, NoAnswer
+from chaos.api_client import ApiClient, NoAnswer
 from tablebell_local import tokens
 
 PAUSE = 0.3
 
 
 class Client:
-    def __init__(self, person: str, gateways: Sequence[str], door: Door, secret: str) -> None:
+    def __init__(self, person: str, gateways: Sequence[str], api: ApiClient, secret: str) -> None:
         self.person = person
         self.frames = 0
         self.held: dict[int, bool] = {}
@@ -31,7 +31,7 @@ class Client:
         self._ids: dict[int, set[int]] = {}
         self._resolved: set[int] = set()
         self._gateways = itertools.cycle(gateways)
-        self._door = door
+        self._door = api
         self._secret = secret
         self._stale = asyncio.Event()
 
@@ -93,11 +93,11 @@ class Client:
 
 @asynccontextmanager
 async def open_clients(
-    people: Sequence[str], gateways: Sequence[str], door: Door, secret: str
+    people: Sequence[str], gateways: Sequence[str], api: ApiClient, secret: str
 ) -> AsyncIterator[list[Client]]:
     """Half of them begin with one gateway, half with the other."""
     clients = [
-        Client(person, [*gateways[number % 2 :], *gateways[: number % 2]], door, secret)
+        Client(person, [*gateways[number % 2 :], *gateways[: number % 2]], api, secret)
         for number, person in enumerate(people)
     ]
     running = [asyncio.create_task(client.run(), name=f"client {client.person}") for client in clients]

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Iterable
 import httpx
 
 from chaos import store
+from chaos.environment import ChaosEnvironment
 from chaos.screen import Screen
-from chaos.stage import Stage
-from tablebell_local.part import Part
+from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import end, find
 
 KILL_EVERY = 2.0
@@ -28,11 +28,11 @@ FAULT = "yellow"
 
 
 class Faults:
-    def __init__(self, stage: Stage, screen: Screen, seed: int) -> None:
+    def __init__(self, environment: ChaosEnvironment, screen: Screen, seed: int) -> None:
         self.counts: Counter[str] = Counter()
         self.ended: Counter[str] = Counter()
         """Services that ended without being killed."""
-        self._stage = stage
+        self._stage = environment
         self._screen = screen
         self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
         self._killed: set[str] = set()
@@ -79,7 +79,7 @@ class Faults:
         gateways = [each for each in self._stage.services if each.name.startswith("ws-gateway")]
         await self._kill(next((each for each in gateways if each.name not in self._killed), gateways[0]))
 
-    async def _kill(self, part: Part) -> None:
+    async def _kill(self, part: ManagedProcess) -> None:
         if part.name in self._killed:
             return
         self.counts["kill -9"] += 1
@@ -179,7 +179,7 @@ class Faults:
             await replication.follow()
         self._screen.say(f"{replication.standby.name} is its standby", FAULT)
 
-    async def _restart(self, part: Part, what: str, how: signal.Signals) -> None:
+    async def _restart(self, part: ManagedProcess, what: str, how: signal.Signals) -> None:
         self.counts[what] += 1
         self._screen.say(what, FAULT)
         await end(part.pids, ((how, 10.0),))
@@ -216,7 +216,7 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-async def _until_healthy(part: Part) -> None:
+async def _until_healthy(part: ManagedProcess) -> None:
     while (problem := await part.problem()) is not None:
         if part.has_ended():
             raise RuntimeError(f"{part.name} did not come back: {problem}; see {part.log}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from chaos.door import Door, NoAnswer
+from chaos.api_client import ApiClient, NoAnswer
 from chaos.people import People, Restaurant
 
 FATES = ("accept", "accept", "accept", "reject", "change", "postpone", "cancel", "leave")
@@ -51,7 +51,7 @@ class Decision:
 
 
 class Load:
-    def __init__(self, door: Door, people: People, seed: int) -> None:
+    def __init__(self, api: ApiClient, people: People, seed: int) -> None:
         self.asks: list[Ask] = []
         self.decisions: list[Decision] = []
         self.lost_races = 0
@@ -60,7 +60,7 @@ class Load:
         """The last request has been made; answers and decisions may still be waited for."""
         self.seconds = 0.0
         """How long it took to make them: more than was asked for on a machine that is too slow for the rate."""
-        self._door = door
+        self._door = api
         self._people = people
         self._seed = seed
         self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret

@@ -8,13 +8,13 @@ from datetime import timedelta
 import asyncpg
 
 from chaos import store, verdict
+from chaos.api_client import ApiClient, open_api_client
 from chaos.clients import Client, open_clients
-from chaos.door import Door, open_door
+from chaos.environment import ChaosEnvironment
 from chaos.faults import Faults
 from chaos.load import Load
 from chaos.people import People, settle_people
 from chaos.screen import Screen
-from chaos.stage import Stage
 from chaos.store import Connection
 from tablebell_local.audit.check import Finding, audit
 
@@ -24,35 +24,37 @@ CATCH_UP_LIMIT = 30.0
 
 
 class Run:
-    def __init__(self, stage: Stage, screen: Screen, *, seconds: float, rate: float, seed: int) -> None:
-        self._stage = stage
+    def __init__(
+        self, environment: ChaosEnvironment, screen: Screen, *, seconds: float, rate: float, seed: int
+    ) -> None:
+        self._stage = environment
         self._screen = screen
         self._seconds = seconds
         self._rate = rate
         self._seed = seed
 
     async def judge(self) -> list[Finding]:
-        stage = self._stage
+        environment = self._stage
         began = time.monotonic()
-        async with store.connect(stage.database_url) as connection:
+        async with store.connect(environment.database_url) as connection:
             first_event = await store.next_event(connection)
             people = await settle_people(connection)
         async with (
-            open_door(stage.api_urls, stage.jwt_secret) as door,
-            open_clients(people.listeners(), stage.gateway_urls, door, stage.jwt_secret) as clients,
+            open_api_client(environment.api_urls, environment.jwt_secret) as api,
+            open_clients(people.listeners(), environment.gateway_urls, api, environment.jwt_secret) as clients,
         ):
-            load, faults = Load(door, people, self._seed), Faults(stage, self._screen, self._seed)
+            load, faults = Load(api, people, self._seed), Faults(environment, self._screen, self._seed)
             await self._break(load, faults, clients, first_event)
             self._screen.say(f"faults: {', '.join(f'{what} ({count})' for what, count in faults.counts.items())}")
             made = f"{load.answered} reservations in {load.seconds:.0f} s, {len(load.decisions)} decisions"
-            self._screen.say(f"{made}, {door.lost_answers} answers lost on the way")
-            await stage.mend()
-            async with store.connect(stage.database_url) as connection:
+            self._screen.say(f"{made}, {api.lost_answers} answers lost on the way")
+            await environment.mend()
+            async with store.connect(environment.database_url) as connection:
                 await self._quiet(connection, first_event)
-                compared = await self._compare(connection, load, people, door, clients)
+                compared = await self._compare(connection, load, people, api, clients)
                 reach = timedelta(seconds=time.monotonic() - began + 5)
                 audited = await audit(connection, reach, settle=timedelta(0))
-            return [*compared, verdict.judge_services(faults.ended, len(stage.services)), *audited]
+            return [*compared, verdict.judge_services(faults.ended, len(environment.services)), *audited]
 
     async def _break(self, load: Load, faults: Faults, clients: list[Client], first_event: int) -> None:
         self._screen.say(f"{self._rate:g} reservations a second for {self._seconds:g} s, seed {self._seed}")
@@ -66,13 +68,13 @@ class Run:
             await asyncio.gather(progress, return_exceptions=True)
 
     async def _compare(
-        self, connection: Connection, load: Load, people: People, door: Door, clients: list[Client]
+        self, connection: Connection, load: Load, people: People, api: ApiClient, clients: list[Client]
     ) -> list[Finding]:
         deadline = time.monotonic() + CATCH_UP_LIMIT
-        inboxes = await verdict.read_inboxes(connection, door, clients)
+        inboxes = await verdict.read_inboxes(connection, api, clients)
         while not all(inbox.agrees for inbox in inboxes) and time.monotonic() < deadline:
             await asyncio.sleep(0.5)  # the last frames are on their way
-            inboxes = await verdict.read_inboxes(connection, door, clients)
+            inboxes = await verdict.read_inboxes(connection, api, clients)
         arrivals = await verdict.received_by_providers(self._stage.sandbox_url)
         return [
             *verdict.judge_requests(load, await store.list_reservations(connection, people.customers)),

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 
 from chaos import store
+from chaos.api_client import ApiClient
 from chaos.clients import Client
-from chaos.door import Door
 from chaos.load import Load
 from chaos.store import Connection, Row
 from tablebell_local.audit.check import Check, Finding
@@ -133,11 +133,11 @@ class Inbox:
         return [f"{self.client.person} {what}: {ids[:3]}" for what, ids in named.items() if ids]
 
 
-async def read_inboxes(connection: Connection, door: Door, clients: Sequence[Client]) -> list[Inbox]:
+async def read_inboxes(connection: Connection, api: ApiClient, clients: Sequence[Client]) -> list[Inbox]:
     inboxes = []
     for client in clients:
         user_type, _, user_id = client.person.partition(":")
-        shown = frozenset(item["id"] for item in await door.inbox(client.person))
+        shown = frozenset(item["id"] for item in await api.inbox(client.person))
         rows = await store.list_inbox(connection, user_type.upper(), int(user_id))
         inboxes.append(Inbox(client, shown, {row["id"]: row["is_resolved"] for row in rows}))
     return inboxes

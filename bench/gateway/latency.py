@@ -9,8 +9,8 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 
 from bench.gateway.clients import SENT_AT, ClientGroup
 from bench.gateway.processes import open_live_channel
-from bench.harness import Figure, Rig
-from tablebell.frames import Addressed, encode_frames
+from bench.harness import Figure, Harness
+from tablebell.frames import AddressedFrame, encode_frames
 from tablebell.rabbit import Broker
 from tablebell.topology import LIVE_EXCHANGE
 
@@ -18,9 +18,11 @@ FRAMES_PER_SECOND = 500
 SECONDS = 6
 
 
-async def measure_latency(rig: Rig, broker: Broker, channel: AbstractChannel, clients: ClientGroup) -> list[Figure]:
+async def measure_latency(
+    harness: Harness, broker: Broker, channel: AbstractChannel, clients: ClientGroup
+) -> list[Figure]:
     users = len(clients.clients)
-    rig.say(f"{FRAMES_PER_SECOND} frames a second to {users} users, a message each")
+    harness.say(f"{FRAMES_PER_SECOND} frames a second to {users} users, a message each")
     bare: list[float] = []
 
     async def on_message(message: DeliveredMessage) -> None:
@@ -38,7 +40,7 @@ async def measure_latency(rig: Rig, broker: Broker, channel: AbstractChannel, cl
     for number in range(FRAMES_PER_SECOND * SECONDS):
         await asyncio.sleep(max(0.0, started + number / FRAMES_PER_SECOND - loop.time()))
         text = json.dumps({"sentAt": time.perf_counter_ns(), "pad": "x" * 400}, separators=(",", ":")).encode()
-        frame = Addressed([f"CUSTOMER:{number % users + 1}"], text)
+        frame = AddressedFrame([f"CUSTOMER:{number % users + 1}"], text)
         await channel.basic_publish(encode_frames([frame]), exchange=LIVE_EXCHANGE)
     await asyncio.sleep(0.5)
     clients.latencies = None

@@ -7,8 +7,8 @@ from aiormq.abc import AbstractChannel
 
 from bench.gateway.clients import ClientGroup, masked
 from bench.gateway.processes import MeasuredProcess, python_process
-from bench.harness import Figure, Rig
-from tablebell.frames import Addressed, encode_frames
+from bench.harness import Figure, Harness
+from tablebell.frames import AddressedFrame, encode_frames
 from tablebell.testing import free_port
 from tablebell.testing.frames import notification
 from tablebell.topology import LIVE_EXCHANGE
@@ -19,11 +19,11 @@ BATCH = 500
 
 
 async def measure_throughput(
-    rig: Rig, channel: AbstractChannel, clients: ClientGroup, gateway: MeasuredProcess
+    harness: Harness, channel: AbstractChannel, clients: ClientGroup, gateway: MeasuredProcess
 ) -> list[Figure]:
     users = len(clients.clients)
     text = notification(1, "x", body="x" * 200).text
-    frames = [Addressed([f"CUSTOMER:{user + 1}"], text) for user in range(users)]
+    frames = [AddressedFrame([f"CUSTOMER:{user + 1}"], text) for user in range(users)]
     messages = [encode_frames(frames[start : start + BATCH]) for start in range(0, users, BATCH)]
     size = 4 + len(text)
     total = users * ROUNDS
@@ -33,7 +33,7 @@ async def measure_throughput(
         bare_clients = ClientGroup()
         await bare_clients.connect(port, "/", [b""] * users, b"ready")
         for repeat in range(REPEATS):
-            rig.say(f"{total} frames to {users} sockets, by a loop and by the gateway ({repeat + 1} of {REPEATS})")
+            harness.say(f"{total} frames to {users} sockets, by a loop and by the gateway ({repeat + 1} of {REPEATS})")
             bare_clients.expect(total * size)
             cpu, started = server.cpu_seconds, time.perf_counter()
             bare_clients.clients[0].transport.write(masked(b"%d %s" % (ROUNDS, text)))

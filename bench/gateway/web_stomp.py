@@ -18,8 +18,8 @@ from pydantic import SecretStr
 
 from bench.gateway.clients import ClientGroup, masked
 from bench.gateway.processes import MeasuredProcess, gateway_process, open_live_channel
-from bench.harness import Figure, Rig
-from tablebell.frames import Addressed, encode_frames
+from bench.harness import Figure, Harness
+from tablebell.frames import AddressedFrame, encode_frames
 from tablebell.rabbit import open_broker
 from tablebell.testing import free_port
 from tablebell.testing.frames import notification
@@ -59,14 +59,14 @@ class Target:
         return self.broker.memory_kib + (self.gateway.memory_kib if self.gateway else 0)
 
 
-async def compare_with_web_stomp(rig: Rig) -> list[Figure]:
-    broker = MeasuredProcess(await _broker_pid(rig))
-    async with rig.vhost() as amqp_url, gateway_process(amqp_url) as (port, gateway):
-        rig.say(f"{CLIENTS} STOMP clients of the gateway")
+async def compare_with_web_stomp(harness: Harness) -> list[Figure]:
+    broker = MeasuredProcess(await _broker_pid(harness))
+    async with harness.vhost() as amqp_url, gateway_process(amqp_url) as (port, gateway):
+        harness.say(f"{CLIENTS} STOMP clients of the gateway")
         target = Target(amqp_url, port, "/stomp", broker, gateway)
         ours = await _measure(target, _gateway_messages(), _publish_frame)
-    async with rig.vhost() as amqp_url, _web_stomp(rig) as port:
-        rig.say(f"{CLIENTS} STOMP clients of rabbitmq_web_stomp")
+    async with harness.vhost() as amqp_url, _web_stomp(harness) as port:
+        harness.say(f"{CLIENTS} STOMP clients of rabbitmq_web_stomp")
         theirs = await _measure(Target(amqp_url, port, "/ws", broker), _plugin_messages(amqp_url), _publish_topic)
     return [
         Figure(
@@ -112,7 +112,7 @@ async def _measure(
 
 
 async def _publish_frame(channel: AbstractChannel, user: int, text: bytes) -> None:
-    await channel.basic_publish(encode_frames([Addressed([f"CUSTOMER:{user}"], text)]), exchange=LIVE_EXCHANGE)
+    await channel.basic_publish(encode_frames([AddressedFrame([f"CUSTOMER:{user}"], text)]), exchange=LIVE_EXCHANGE)
 
 
 async def _publish_topic(channel: AbstractChannel, user: int, text: bytes) -> None:
@@ -142,30 +142,32 @@ def _first_message(login: dict[str, str], destination: str) -> bytes:
     return masked(connect) + masked(subscribe)
 
 
-async def _broker_pid(rig: Rig) -> int:
-    async with httpx.AsyncClient(base_url=rig.servers.management_url, timeout=10) as http:
+async def _broker_pid(harness: Harness) -> int:
+    async with httpx.AsyncClient(base_url=harness.servers.management_url, timeout=10) as http:
         (node,) = (await http.get("/api/nodes")).json()
     return int(node["os_pid"])
 
 
 @asynccontextmanager
-async def _web_stomp(rig: Rig) -> AsyncIterator[int]:
+async def _web_stomp(harness: Harness) -> AsyncIterator[int]:
     """Enable the plugin on a loopback port. Its dependency rabbitmq_stomp gets no TCP port."""
     port = free_port()
     address = f'[{{ip, "127.0.0.1"}}, {{port, {port}}}]'
     persistent = "[{persistent, true}]"
-    await _control(rig, "rabbitmqctl", "eval", f"application:set_env(rabbitmq_stomp, tcp_listeners, [], {persistent}).")
+    await _control(
+        harness, "rabbitmqctl", "eval", f"application:set_env(rabbitmq_stomp, tcp_listeners, [], {persistent})."
+    )
     setting = f"application:set_env(rabbitmq_web_stomp, tcp_config, {address}, {persistent})."
-    await _control(rig, "rabbitmqctl", "eval", setting)
-    await _control(rig, "rabbitmq-plugins", "enable", "rabbitmq_web_stomp")
+    await _control(harness, "rabbitmqctl", "eval", setting)
+    await _control(harness, "rabbitmq-plugins", "enable", "rabbitmq_web_stomp")
     try:
         yield port
     finally:
-        await _control(rig, "rabbitmq-plugins", "disable", "rabbitmq_web_stomp", "rabbitmq_stomp")
+        await _control(harness, "rabbitmq-plugins", "disable", "rabbitmq_web_stomp", "rabbitmq_stomp")
 
 
-async def _control(rig: Rig, program: str, *arguments: str) -> None:
-    options = dict(zip(rig.servers.control, rig.servers.control[1:], strict=False))
+async def _control(harness: Harness, program: str, *arguments: str) -> None:
+    options = dict(zip(harness.servers.control, harness.servers.control[1:], strict=False))
     stack = Stack(Instance.named(options["--instance"], Path(options["--state"])))
     process = await asyncio.create_subprocess_exec(
         str(stack.programs.rabbitmq_server.with_name(program)),

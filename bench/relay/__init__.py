@@ -1,6 +1,6 @@
 """event-relay: draining a backlog, the way of one event, doing nothing, and what history costs."""
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from bench.relay.drain import Drain
 from bench.relay.history import measure_history
 from bench.relay.idle import measure_idle
@@ -8,9 +8,13 @@ from bench.relay.latency import measure_latency
 from tablebell.postgres import open_pool
 
 
-async def measure(rig: Rig) -> list[Figure]:
-    async with rig.database() as database, rig.vhost() as amqp_url, open_pool(database.url, "bench", 10) as pool:
-        drained = await Drain(rig, database, amqp_url, pool).measure()
-        latency = await measure_latency(rig, database, amqp_url, pool)
-        idle = await measure_idle(rig, database, amqp_url, pool)
-    return [*drained, *latency, *idle, *await measure_history(rig)]
+async def measure(harness: Harness) -> list[Figure]:
+    async with (
+        harness.database() as database,
+        harness.vhost() as amqp_url,
+        open_pool(database.url, "bench", 10) as pool,
+    ):
+        drained = await Drain(harness, database, amqp_url, pool).measure()
+        latency = await measure_latency(harness, database, amqp_url, pool)
+        idle = await measure_idle(harness, database, amqp_url, pool)
+    return [*drained, *latency, *idle, *await measure_history(harness)]

@@ -16,7 +16,7 @@ from aio_pika.abc import AbstractChannel
 from pamqp.commands import Basic
 from pydantic import SecretStr
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from bench.relay import backlog
 from bench.relay.backlog import EVENTS, Ready
 from bench.relay.process import relays
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class Drain:
-    def __init__(self, rig: Rig, database: Database, amqp_url: SecretStr, pool: Pool) -> None:
-        self._rig = rig
+    def __init__(self, harness: Harness, database: Database, amqp_url: SecretStr, pool: Pool) -> None:
+        self._rig = harness
         self._database = database
         self._amqp_url = amqp_url
         self._pool = pool

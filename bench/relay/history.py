@@ -10,10 +10,10 @@ from datetime import timedelta
 
 import asyncpg
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from bench.relay import backlog
 from bench.relay.backlog import DATA, EVENTS
-from tablebell.outbox import CLAIMING, START, Level, Outbox
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, START, Level, Outbox
 from tablebell.postgres import Pool, connect, open_pool
 from tablebell.testing import Database
 
@@ -34,18 +34,18 @@ SELECT 'RESERVATION_REQUESTED', number / 5, number % 5 + 1, $2, 'PUBLISHED', now
 """
 
 
-async def measure_history(rig: Rig) -> list[Figure]:
-    async with rig.database() as empty, rig.database() as full:
-        await _fill(rig, full)
+async def measure_history(harness: Harness) -> list[Figure]:
+    async with harness.database() as empty, harness.database() as full:
+        await _fill(harness, full)
         async with (
-            open_pool(empty.url, "bench", 2, CLAIMING) as without,
-            open_pool(full.url, "bench", 2, CLAIMING) as with_history,
+            open_pool(empty.url, "bench", 2, CLAIM_PLANNER_SETTINGS) as without,
+            open_pool(full.url, "bench", 2, CLAIM_PLANNER_SETTINGS) as with_history,
         ):
             bare, history, held = Claims(), Claims(), Claims()
             for _ in range(ROUNDS):
                 await bare.make(without)
                 await history.make(with_history)
-            rig.say(f"and for {OLD_SECONDS} s with an old transaction open, {EVENTS} events a poll")
+            harness.say(f"and for {OLD_SECONDS} s with an old transaction open, {EVENTS} events a poll")
             async with _old_transaction(full):
                 until = time.monotonic() + OLD_SECONDS
                 while time.monotonic() < until:
@@ -67,8 +67,8 @@ def _figure(name: str, ours: Sequence[float], bare: Sequence[float], note: str, 
     return Figure(name, value, "ms", ceiling, bar, ok, note)
 
 
-async def _fill(rig: Rig, database: Database) -> None:
-    rig.say(f"writing a history of {HISTORY:,} events")
+async def _fill(harness: Harness, database: Database) -> None:
+    harness.say(f"writing a history of {HISTORY:,} events")
     connection = await connect(database.url, "bench")
     try:
         definitions = [row["indexdef"] for row in await connection.fetch(INDEXES)]

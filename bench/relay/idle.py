@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from bench.relay.process import relays
 from tablebell.postgres import Pool
 from tablebell.testing import Database
@@ -14,13 +14,13 @@ from tablebell.testing import Database
 SECONDS = 20
 
 
-async def measure_idle(rig: Rig, database: Database, amqp_url: SecretStr, pool: Pool) -> list[Figure]:
+async def measure_idle(harness: Harness, database: Database, amqp_url: SecretStr, pool: Pool) -> list[Figure]:
     async with relays(1, database, amqp_url, pool) as (pid,):
         await asyncio.sleep(1.0)
         before = _cpu_seconds(pid)
         await asyncio.sleep(SECONDS)
         share = 100 * (_cpu_seconds(pid) - before) / SECONDS
-    rig.say(f"idle: {share:.2f} % of a core")
+    harness.say(f"idle: {share:.2f} % of a core")
     return [Figure("idle", share, "% of a core", bar="< 1 %", ok=share < 1)]
 
 

@@ -9,24 +9,24 @@ import aio_pika
 from aio_pika.abc import AbstractIncomingMessage
 from pydantic import SecretStr
 
-from bench.harness import Figure, Rig
+from bench.harness import Figure, Harness
 from bench.relay.backlog import DATA, TRACEPARENT
 from bench.relay.process import relays
 from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool
 from tablebell.testing import Database, eventually
 from tablebell.topology import EVENT_EXCHANGE
-from tablebell.wakeups import open_announcer
+from tablebell.wakeups import open_wakeup_sender
 
 RATE = 100
 SECONDS = 10
 
 
-async def measure_latency(rig: Rig, database: Database, amqp_url: SecretStr, pool: Pool) -> list[Figure]:
+async def measure_latency(harness: Harness, database: Database, amqp_url: SecretStr, pool: Pool) -> list[Figure]:
     outbox = Outbox(Level.EVENT)
     async with (
         await aio_pika.connect(amqp_url.get_secret_value()) as connection,
-        open_announcer(pool) as announcer,
+        open_wakeup_sender(pool) as wakeup_sender,
         relays(1, database, amqp_url, pool),
     ):
         channel = await connection.channel()
@@ -52,7 +52,7 @@ async def measure_latency(rig: Rig, database: Database, amqp_url: SecretStr, poo
             }
             await outbox.append(pool, [row])
             sent[number] = time.perf_counter()
-            announcer.announce(Level.EVENT)
+            wakeup_sender.announce(Level.EVENT)
 
         async def straight(number: int) -> None:
             sent[number] = time.perf_counter()
@@ -61,7 +61,7 @@ async def measure_latency(rig: Rig, database: Database, amqp_url: SecretStr, poo
 
         bare = await _steadily(straight, range(-1, -1 - RATE * SECONDS, -1), seconds)
         ours = await _steadily(through_the_relay, range(1, 1 + RATE * SECONDS), seconds)
-    rig.say(f"from the commit to the consumer: p50 {ours[0]:.1f} ms, p99 {ours[1]:.1f} ms")
+    harness.say(f"from the commit to the consumer: p50 {ours[0]:.1f} ms, p99 {ours[1]:.1f} ms")
     return [
         Figure("commit to consumer, p50", ours[0], "ms", bare[0], "≤ 6 ms", ours[0] <= 6, "at 100 events/s"),
         Figure("commit to consumer, p99", ours[1], "ms", bare[1], "≤ 30 ms", ours[1] <= 30, "at 100 events/s"),

@@ -5,10 +5,10 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from chaos.door import Door, open_door
-from chaos.stage import SCALE, Stage
+from chaos.api_client import ApiClient, open_api_client
+from chaos.environment import SCALE, ChaosEnvironment
 from chaos.store import Connection, connect
-from tests.e2e.table import Table
+from tests.e2e.harness import Table
 
 from tablebell_local.instance import Instance
 from tablebell_local.system import System
@@ -33,25 +33,25 @@ def command(*words: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def stage() -> Iterator[Stage]:
+def environment() -> Iterator[ChaosEnvironment]:
     command("down")  # what an interrupted run left behind
     start_what_is_missing()
-    yield Stage(System(Instance.named(INSTANCE)), OVERRIDES)
+    yield ChaosEnvironment(System(Instance.named(INSTANCE)), OVERRIDES)
     command("down")
 
 
 @pytest.fixture
-async def door(stage: Stage) -> AsyncIterator[Door]:
-    async with open_door(stage.api_urls, stage.jwt_secret) as door:
-        yield door
+async def api(environment: ChaosEnvironment) -> AsyncIterator[ApiClient]:
+    async with open_api_client(environment.api_urls, environment.jwt_secret) as api:
+        yield api
 
 
 @pytest.fixture
-async def connection(stage: Stage) -> AsyncIterator[Connection]:
-    async with connect(stage.database_url) as connection:
+async def connection(environment: ChaosEnvironment) -> AsyncIterator[Connection]:
+    async with connect(environment.database_url) as connection:
         yield connection
 
 
 @pytest.fixture
-def table(stage: Stage, door: Door, connection: Connection) -> Table:
-    return Table(door, connection, stage.sandbox_url)
+def table(environment: ChaosEnvironment, api: ApiClient, connection: Connection) -> Table:
+    return Table(api, connection, environment.sandbox_url)

@@ -4,13 +4,15 @@ import asyncio
 import sys
 
 import pytest
-from chaos.stage import Stage
+from chaos.environment import ChaosEnvironment
 from tests.e2e.conftest import INSTANCE, OVERRIDES
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(180)
-async def test_nothing_is_lost_while_everything_is_killed_and_restarted_under_load(stage: Stage) -> None:
+async def test_nothing_is_lost_while_everything_is_killed_and_restarted_under_load(
+    environment: ChaosEnvironment,
+) -> None:
     settings = [word for name, value in OVERRIDES.items() for word in ("--set", f"{name}={value}")]
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "chaos", "--attach", "--instance", INSTANCE, "--seed", "7"),

@@ -1,17 +1,17 @@
 """The page of the documentation in Chromium: its strict policy forbids nothing that it needs."""
 
 import pytest
-from chaos.stage import Stage
+from chaos.environment import ChaosEnvironment
 
 from tablebell.testing.chromium import chromium_process, open_chromium
 
 pytestmark = pytest.mark.timeout(120)
 
 
-async def test_the_documentation_shows_every_group_of_calls_without_an_error(stage: Stage) -> None:
+async def test_the_documentation_shows_every_group_of_calls_without_an_error(environment: ChaosEnvironment) -> None:
     with chromium_process() as port:
         async with open_chromium(port) as chromium:
-            tab = await chromium.open(f"{stage.api_urls[0]}/docs")
+            tab = await chromium.open(f"{environment.api_urls[0]}/docs")
             await tab.wait_for("document.querySelectorAll('.opblock-tag').length >= 5", within=30)
             await tab.evaluate("document.querySelector('.opblock-summary-control').click()")
             await tab.wait_for("document.querySelector('.opblock-body') !== null", within=30)

@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
-from chaos.door import Door
-from chaos.stage import Stage
+from chaos.api_client import ApiClient
+from chaos.environment import ChaosEnvironment
 from chaos.store import Connection
-from tests.e2e.table import CUSTOMER, STAFF, Table
+from tests.e2e.harness import CUSTOMER, STAFF, Table
 
 from tablebell.testing import eventually
 
@@ -40,7 +40,7 @@ async def quiet(connection: Connection) -> AsyncIterator[None]:
 
 @pytest.mark.usefixtures("quiet")
 async def test_the_morning_after_a_night_of_changes_brings_one_sms_that_is_true(
-    stage: Stage, table: Table, door: Door, connection: Connection
+    environment: ChaosEnvironment, table: Table, api: ApiClient, connection: Connection
 ) -> None:
     reservation = await table.ask()
     for person, method, path, body in (
@@ -49,7 +49,7 @@ async def test_the_morning_after_a_night_of_changes_brings_one_sms_that_is_true(
         (STAFF[1], "POST", f"/restaurant/reservation/{reservation}/accept", None),
         (CUSTOMER, "POST", f"/customer/reservation/{reservation}/cancel", None),
     ):
-        answer = await door.call(person, method, path, body)
+        answer = await api.call(person, method, path, body)
         assert answer.status_code == 200, answer.text
 
     async def all_told() -> bool:
@@ -70,7 +70,7 @@ async def test_the_morning_after_a_night_of_changes_brings_one_sms_that_is_true(
         return bool(last["outcome"] == "SENT")
 
     await eventually(sent, within=20, every=0.1)
-    async with httpx.AsyncClient(base_url=stage.sandbox_url, trust_env=False) as sandbox:
+    async with httpx.AsyncClient(base_url=environment.sandbox_url, trust_env=False) as sandbox:
         keys = (await sandbox.get("/api/keys", params={"channel": "SMS"})).json()
     arrived = [row["aggregate_version"] for key in keys for row in rows if key.startswith(f"{row['id']}-")]
     assert arrived == [5]

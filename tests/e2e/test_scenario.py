@@ -5,11 +5,11 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from chaos.door import Door
-from chaos.stage import Stage
+from chaos.api_client import ApiClient
+from chaos.environment import ChaosEnvironment
 from chaos.store import Connection
 from tests.e2e.conftest import start_what_is_missing
-from tests.e2e.table import CUSTOMER, EVERYONE, STAFF, Table
+from tests.e2e.harness import CUSTOMER, EVERYONE, STAFF, Table
 
 from tablebell.testing import eventually
 from tablebell_local.audit.check import audit
@@ -41,11 +41,13 @@ def told(sockets: Sockets, reservation: int, event_type: str) -> set[str]:
     }
 
 
-async def test_one_reservation_reaches_every_person_on_every_channel(stage: Stage, table: Table) -> None:
-    one, other = stage.gateway_urls
+async def test_one_reservation_reaches_every_person_on_every_channel(
+    environment: ChaosEnvironment, table: Table
+) -> None:
+    one, other = environment.gateway_urls
     async with (
-        open_sockets(one, stage.jwt_secret, EVERYONE[:4]) as here,
-        open_sockets(other, stage.jwt_secret, EVERYONE[4:]) as there,
+        open_sockets(one, environment.jwt_secret, EVERYONE[:4]) as here,
+        open_sockets(other, environment.jwt_secret, EVERYONE[4:]) as there,
     ):
         reservation = await table.ask()
         await eventually(lambda: table.is_told(reservation, sends=17), within=20, every=0.1)
@@ -67,15 +69,15 @@ async def test_one_reservation_reaches_every_person_on_every_channel(stage: Stag
 
 
 async def test_of_two_staff_who_race_through_two_replicas_one_wins_and_all_screens_show_who(
-    stage: Stage, table: Table, door: Door
+    environment: ChaosEnvironment, table: Table, api: ApiClient
 ) -> None:
-    async with open_sockets(stage.gateway_urls[1], stage.jwt_secret, (CUSTOMER, *STAFF)) as sockets:
+    async with open_sockets(environment.gateway_urls[1], environment.jwt_secret, (CUSTOMER, *STAFF)) as sockets:
         reservation = await table.ask()
         await eventually(lambda: told(sockets, reservation, "RESERVATION_REQUESTED") >= set(STAFF), within=20)
         requests = [await table.request_of(person, reservation) for person in STAFF[:2]]
         answers = await asyncio.gather(
             *(
-                door.call(person, "POST", f"/notifications/{request['id']}/actions", {"actionType": action})
+                api.call(person, "POST", f"/notifications/{request['id']}/actions", {"actionType": action})
                 for person, request, action in zip(STAFF, requests, ("CONFIRMED", "REJECTED"), strict=False)
             )
         )
@@ -100,11 +102,11 @@ async def test_of_two_staff_who_race_through_two_replicas_one_wins_and_all_scree
 
 
 async def test_nothing_is_lost_when_workers_are_killed_in_the_middle(
-    stage: Stage, table: Table, connection: Connection
+    environment: ChaosEnvironment, table: Table, connection: Connection
 ) -> None:
     reservations = [await table.ask() for _ in range(5)]
     workers = {"event-relay", "notification-fanout", "channel-dispatcher"}
-    await asyncio.gather(*(each.kill() for each in stage.services if each.name in workers))
+    await asyncio.gather(*(each.kill() for each in environment.services if each.name in workers))
     reservations += [await table.ask() for _ in range(5)]
     await asyncio.to_thread(start_what_is_missing)
     for reservation in reservations:

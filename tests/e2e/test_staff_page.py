@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from chaos.stage import Stage
+from chaos.environment import ChaosEnvironment
 from tests.e2e.conftest import start_what_is_missing
-from tests.e2e.table import STAFF, Table
+from tests.e2e.harness import STAFF, Table
 
 from tablebell.testing import eventually
 from tablebell.testing.chromium import Chromium, Tab, chromium_process, open_chromium
@@ -27,9 +27,9 @@ async def chromium(browser: int) -> AsyncIterator[Chromium]:
         yield chromium
 
 
-async def open_staff(chromium: Chromium, stage: Stage, person: str) -> Tab:
-    page = stage.gateway_urls[0].replace("ws:", "http:", 1)
-    tab = await chromium.open(f"{page}/staff#token={tokens.issue(person, stage.jwt_secret)}")
+async def open_staff(chromium: Chromium, environment: ChaosEnvironment, person: str) -> Tab:
+    page = environment.gateway_urls[0].replace("ws:", "http:", 1)
+    tab = await chromium.open(f"{page}/staff#token={tokens.issue(person, environment.jwt_secret)}")
     await tab.wait_for("document.querySelector('#state').dataset.state === 'live'", within=20)
     return tab
 
@@ -50,8 +50,10 @@ async def request_of(table: Table, person: str, reservation: int) -> int:
     return int((await table.request_of(person, reservation))["id"])
 
 
-async def test_one_accepts_and_the_others_buttons_give_way(stage: Stage, table: Table, chromium: Chromium) -> None:
-    giulia, marco = [await open_staff(chromium, stage, person) for person in STAFF[:2]]
+async def test_one_accepts_and_the_others_buttons_give_way(
+    environment: ChaosEnvironment, table: Table, chromium: Chromium
+) -> None:
+    giulia, marco = [await open_staff(chromium, environment, person) for person in STAFF[:2]]
     reservation = await table.ask()
     hers, his = [await request_of(table, person, reservation) for person in STAFF[:2]]
     for tab, own in ((giulia, hers), (marco, his)):
@@ -65,12 +67,12 @@ async def test_one_accepts_and_the_others_buttons_give_way(stage: Stage, table: 
 
 
 async def test_the_gateway_is_killed_and_nothing_is_missing_or_shown_twice(
-    stage: Stage, table: Table, chromium: Chromium
+    environment: ChaosEnvironment, table: Table, chromium: Chromium
 ) -> None:
-    tab = await open_staff(chromium, stage, STAFF[0])
+    tab = await open_staff(chromium, environment, STAFF[0])
     before = await table.ask()
     await tab.wait_for(f"{card(await request_of(table, STAFF[0], before))}.length === 1", within=20)
-    await asyncio.gather(*(each.kill() for each in stage.services if each.name == "ws-gateway"))
+    await asyncio.gather(*(each.kill() for each in environment.services if each.name == "ws-gateway"))
     await tab.wait_for("document.querySelector('#state').dataset.state !== 'live'", within=20)
     meanwhile = await table.ask()
     await asyncio.to_thread(start_what_is_missing)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import asyncpg
 import httpx
 import pytest
-from bench.harness import Rig
+from bench.harness import Harness
 from bench.running import Running, running_system
 
 from tablebell.testing import Servers, eventually
@@ -38,7 +38,7 @@ class Story:
 @pytest.fixture(scope="module")
 def story(servers: Servers, template: str) -> Iterator[Story]:
     async def live_through(collector: Collector) -> str:
-        async with running_system(Rig(servers, template, "traces", time.monotonic())) as running:
+        async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             answer = await ask(running, "2027-11-14T20:00:00", {"traceparent": f"00-{TRACE}-{ASKER}-01"})
             await eventually(lambda: len(collector.of(TRACE, "send ")) == 17, within=60)
             await ask(running, "2027-11-15T20:00:00", {})
@@ -110,7 +110,7 @@ async def test_a_collector_that_is_away_keeps_nobody_from_working_or_from_stoppi
         nobody.bind(("127.0.0.1", 0))  # bound and not listening: whoever connects is refused
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
-        async with running_system(Rig(servers, template, "traces", time.monotonic())) as running:
+        async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             await ask(running, "2027-11-14T20:00:00", {})
             database = await asyncpg.connect(running.site.database.url.get_secret_value())
             sent = "SELECT count(*) = 17 FROM notification_channel_send WHERE is_sent"

@@ -23,7 +23,7 @@ def violated(findings: list[Finding]) -> set[str]:
 @pytest.fixture
 def load() -> Load:
     restaurant = Restaurant(10, ["restaurant_user:50", "restaurant_user:51"])
-    load = Load(sentinel.door, People([restaurant], [5], []), seed=1)
+    load = Load(sentinel.api, People([restaurant], [5], []), seed=1)
     load.asks = [Ask(5, restaurant, SLOT, "key", reservation=1)]
     load.decisions = [Decision(1, 2, "RESERVATION_ACCEPTED", "restaurant_user:50")]
     return load
@@ -93,7 +93,7 @@ def test_a_send_that_was_given_up_is_a_loss() -> None:
 
 @pytest.fixture
 def client() -> Client:
-    client = Client("customer:5", ["ws://127.0.0.1:1"], sentinel.door, "secret")
+    client = Client("customer:5", ["ws://127.0.0.1:1"], sentinel.api, "secret")
     client.held = {1: False, 2: True}
     client.framed = {1}
     return client

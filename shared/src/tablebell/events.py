@@ -31,13 +31,13 @@ def routing_key(event_type: str) -> str:
     return event_type.lower().replace("_", ".")
 
 
-class Wire(BaseModel):
+class CamelModel(BaseModel):
     """camelCase on the wire; unknown fields are ignored, since a newer writer may add some."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
-class Actor(Wire):
+class Actor(CamelModel):
     """Who did it."""
 
     user_type: UserType
@@ -45,7 +45,7 @@ class Actor(Wire):
     name: str
 
 
-class ReservationData(Wire):
+class ReservationData(CamelModel):
     """`data` of the RESERVATION_ events: the reservation as it was when the event happened."""
 
     reservation_id: int
@@ -71,7 +71,7 @@ class ReservationData(Wire):
     """"24h" or "2h"."""
 
 
-class NotificationData(Wire):
+class NotificationData(CamelModel):
     """`data` of the NOTIFICATION_ events, which only the listener of `audience` handles."""
 
     audience: Audience
@@ -86,7 +86,7 @@ class NotificationData(Wire):
     at: datetime
 
 
-class Event(Wire):
+class Event(CamelModel):
     """The body of a message, as a listener reads it."""
 
     event_id: UUID

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import orjson
 
-from tablebell.events import Wire
+from tablebell.events import CamelModel
 from tablebell.inbox import NotificationView
 from tablebell.people import UserType
 
@@ -19,7 +19,7 @@ class NotificationFrame(NotificationView):
     type: Literal["notification"] = "notification"
 
 
-class ResolvedFrame(Wire):
+class ResolvedFrame(CamelModel):
     type: Literal["resolved"] = "resolved"
     event_notification_id: int
     action: str
@@ -28,7 +28,7 @@ class ResolvedFrame(Wire):
     at: datetime
 
 
-class ReadFrame(Wire):
+class ReadFrame(CamelModel):
     """Somebody read something: these ids, or everything up to an id."""
 
     type: Literal["read"] = "read"
@@ -42,7 +42,7 @@ class ReadFrame(Wire):
 Frame = NotificationFrame | ResolvedFrame | ReadFrame
 
 
-class Addressed(NamedTuple):
+class AddressedFrame(NamedTuple):
     """A frame's text, as bytes, and whose sockets it is for. A gateway makes tens of thousands of these a second."""
 
     to: Sequence[str]
@@ -53,24 +53,24 @@ def address(user_type: UserType | str, user_id: int) -> str:
     return f"{user_type}:{user_id}"
 
 
-def addressed(frame: Frame, to: Sequence[str]) -> Addressed:
-    return Addressed(to, frame.model_dump_json(by_alias=True).encode())
+def addressed(frame: Frame, to: Sequence[str]) -> AddressedFrame:
+    return AddressedFrame(to, frame.model_dump_json(by_alias=True).encode())
 
 
-def encode_frames(frames: Sequence[Addressed]) -> bytes:
+def encode_frames(frames: Sequence[AddressedFrame]) -> bytes:
     """A line that tells whom each frame is for and how long it is, then the frames: nothing is escaped or parsed."""
     head = orjson.dumps([[frame.to, len(frame.text)] for frame in frames], option=orjson.OPT_APPEND_NEWLINE)
     return b"".join((head, *(frame.text for frame in frames)))
 
 
-def decode_frames(body: bytes) -> list[Addressed]:
+def decode_frames(body: bytes) -> list[AddressedFrame]:
     """Raises ValueError or TypeError for anything that `encode_frames` did not write."""
     start = body.index(b"\n") + 1
     frames = []
     for to, size in orjson.loads(memoryview(body)[:start]):
         if not isinstance(to, list) or size < 0:
             raise ValueError("a frame is a list of addresses and a length")
-        frames.append(Addressed(to, body[start : start + size]))
+        frames.append(AddressedFrame(to, body[start : start + size]))
         start += size
     if start != len(body):
         raise ValueError("the frames are not as long as was said")

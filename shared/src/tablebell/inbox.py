@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from tablebell.events import EventType, Wire
+from tablebell.events import CamelModel, EventType
 from tablebell.people import Audience
 
 
-class Resolution(Wire):
+class Resolution(CamelModel):
     """Who handled a shared notification, how and when."""
 
     action: str
@@ -16,7 +16,7 @@ class Resolution(Wire):
     at: datetime
 
 
-class NotificationView(Wire):
+class NotificationView(CamelModel):
     id: int
     event_notification_id: int
     event_type: str

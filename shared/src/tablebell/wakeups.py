@@ -46,7 +46,7 @@ class Wakeup:
         return was_set
 
 
-class Announcer:
+class WakeupSender:
     """Tells listeners that a channel has new work. The first call goes out at once, a burst after it as one."""
 
     def __init__(self, pool: Pool) -> None:
@@ -78,15 +78,15 @@ class Announcer:
 
 
 @asynccontextmanager
-async def open_announcer(pool: Pool) -> AsyncIterator[Announcer]:
-    announcer = Announcer(pool)
+async def open_wakeup_sender(pool: Pool) -> AsyncIterator[WakeupSender]:
+    announcer = WakeupSender(pool)
     try:
         yield announcer
     finally:
         await announcer.close()
 
 
-class Listener:
+class WakeupListener:
     """One connection that listens for all loops of a process, and comes back by itself when it is lost."""
 
     def __init__(self, url: SecretStr, service: str) -> None:

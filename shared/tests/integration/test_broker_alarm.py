@@ -6,7 +6,7 @@ import pytest
 from pydantic import SecretStr
 
 from tablebell.lifecycle import Stop
-from tablebell.rabbit import Broker, BrokerAway, Confirmed, Consumer, Publisher, Unreachable, open_broker
+from tablebell.rabbit import Broker, BrokerUnavailable, Confirmed, Consumer, Publisher, Unreachable, open_broker
 from tablebell.testing import Servers, eventually
 from tablebell.topology import DEAD_QUEUE, declare_events
 
@@ -25,7 +25,7 @@ async def test_a_connection_for_publishing_knows_of_an_alarm_before_it_has_anyth
         async with servers.alarm():
             await eventually(lambda: broker.blocked)
             assert not broker.connected
-            with pytest.raises(BrokerAway, match="takes no messages: low on memory"):
+            with pytest.raises(BrokerUnavailable, match="takes no messages: low on memory"):
                 await broker.check()
             async with asyncio.timeout(0.5):
                 outcome = await Publisher(broker, declare_events).publish(message(b"x"))

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tablebell.outbox import CLAIMING, START, Level, Outbox
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, START, Level, Outbox
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, plan
 
@@ -56,7 +56,7 @@ async def test_a_claim_from_a_backlog_that_nobody_expected_stops_after_its_limit
 ) -> None:
     """The statistics know of a hundred open rows; there are fifty times as many."""
     await outbox.append(pool, [new_row(outbox.level, HISTORY + 100 + n) for n in range(1, 5001)])
-    async with open_pool(database.url, "test", 1, CLAIMING) as claiming:
+    async with open_pool(database.url, "test", 1, CLAIM_PLANNER_SETTINGS) as claiming:
         scope = SCOPES[outbox.level]
         nodes = await plan(claiming, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
     on_the_table = [node for node in nodes if node.get("Relation Name") == outbox.level and "Scan" in node["Node Type"]]
@@ -68,7 +68,7 @@ async def test_a_claim_reads_no_more_of_an_aggregate_than_it_can_lease(database:
     outbox = Outbox(Level.EVENT)
     await outbox.append(pool, [new_row(Level.EVENT, 1) for _ in range(5000)])
     await pool.execute("VACUUM ANALYZE event_outbox")
-    async with open_pool(database.url, "test", 1, CLAIMING) as claiming:
+    async with open_pool(database.url, "test", 1, CLAIM_PLANNER_SETTINGS) as claiming:
         scope = SCOPES[Level.EVENT]
         nodes = await plan(claiming, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
     on_the_table = [

@@ -8,7 +8,7 @@ from pydantic import BaseModel, SecretStr
 
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool
-from tablebell.rabbit import Broker, BrokerAway, Consumer, Delivery, Done, Publisher, Verdict
+from tablebell.rabbit import Broker, BrokerUnavailable, Consumer, Handled, HandlingResult, Publisher, ReceivedMessage
 from tablebell.rabbit.isolation import UNFORESEEN_LIMIT, Interrupted
 from tablebell.testing import Servers, eventually
 from tablebell.topology import DEAD_QUEUE, declare_events
@@ -42,7 +42,7 @@ async def test_a_consumer_whose_queue_is_deleted_declares_it_and_consumes_again(
 ) -> None:
     inbox, stop = Inbox(), Stop()
     listening = consumer(broker, inbox)
-    with pytest.raises(BrokerAway, match="not consumed"):
+    with pytest.raises(BrokerUnavailable, match="not consumed"):
         await listening.check()
     running = asyncio.create_task(listening.run(stop))
     await eventually(lambda: is_ready(listening))
@@ -67,7 +67,7 @@ async def test_after_all_queues_are_deleted_the_next_message_but_one_is_routed_a
     for queue in ("restaurant", "customer", "admin", "agency"):
         await delete_queue(broker, f"event-stream.{queue}")
     outcomes = [await publisher.publish(message(str(n).encode())) for n in range(2)]
-    assert [type(outcome).__name__ for outcome in outcomes] == ["Refused", "Confirmed"]
+    assert [type(outcome).__name__ for outcome in outcomes] == ["Rejected", "Confirmed"]
 
 
 async def test_a_batch_that_cannot_be_handled_is_given_back_and_comes_again(
@@ -95,11 +95,11 @@ async def test_a_handler_that_hangs_is_given_up_in_time(broker: Broker, publishe
     await publisher.publish_all(numbered(3))
     calls = []
 
-    async def hang(batch: Sequence[Delivery]) -> Sequence[Verdict]:
+    async def hang(batch: Sequence[ReceivedMessage]) -> Sequence[HandlingResult]:
         calls.append([delivery.redelivered for delivery in batch])
         if len(calls) == 1:
             await asyncio.Event().wait()
-        return [Done()] * len(batch)
+        return [Handled()] * len(batch)
 
     stop = Stop()
     hanging = Consumer(broker, QUEUE, DEAD_QUEUE, hang, declare_events, hold_seconds=1.0, linger_seconds=0.1)
@@ -145,12 +145,12 @@ class Rows:
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
 
-    async def __call__(self, batch: Sequence[Delivery]) -> Sequence[Verdict]:
+    async def __call__(self, batch: Sequence[ReceivedMessage]) -> Sequence[HandlingResult]:
         async with self.pool.acquire() as connection, connection.transaction():
             for delivery in batch:
                 number = Valid.model_validate_json(b'{"number": %s}' % delivery.body).number
                 await connection.execute("INSERT INTO kept VALUES ($1::text::smallint)", str(number))
-        return [Done()] * len(batch)
+        return [Handled()] * len(batch)
 
 
 async def test_an_error_of_the_database_that_the_data_did_not_cause_is_waited_out(

@@ -15,14 +15,14 @@ from tablebell.rabbit import (
     Broker,
     Confirmed,
     Consumer,
-    Delivery,
-    Done,
-    Outgoing,
+    Handled,
+    HandlingResult,
+    OutgoingMessage,
     Poison,
     Publisher,
-    Refused,
+    ReceivedMessage,
+    Rejected,
     Unreachable,
-    Verdict,
 )
 from tablebell.testing import Servers, eventually
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
@@ -30,11 +30,13 @@ from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare
 QUEUE = "event-stream.restaurant"
 
 
-def message(body: bytes, routing_key: str = "reservation.requested") -> Outgoing:
-    return Outgoing(EVENT_EXCHANGE, routing_key, body, Basic.Properties(message_id=body[:100].hex(), delivery_mode=2))
+def message(body: bytes, routing_key: str = "reservation.requested") -> OutgoingMessage:
+    return OutgoingMessage(
+        EVENT_EXCHANGE, routing_key, body, Basic.Properties(message_id=body[:100].hex(), delivery_mode=2)
+    )
 
 
-def numbered(count: int, start: int = 0) -> list[Outgoing]:
+def numbered(count: int, start: int = 0) -> list[OutgoingMessage]:
     return [message(str(n).encode()) for n in range(start, start + count)]
 
 
@@ -53,14 +55,14 @@ class Inbox:
         self.batches: list[int] = []
         self.fail_with: list[Exception] = []
 
-    async def __call__(self, batch: Sequence[Delivery]) -> Sequence[Verdict]:
+    async def __call__(self, batch: Sequence[ReceivedMessage]) -> Sequence[HandlingResult]:
         if self.fail_with:
             raise self.fail_with.pop()
         if any(delivery.body == b"crash" for delivery in batch):
             raise ValueError("cannot read this")
         self.batches.append(len(batch))
         self.bodies += [delivery.body for delivery in batch if delivery.body != b"poison"]
-        return [Poison("it says so") if delivery.body == b"poison" else Done() for delivery in batch]
+        return [Poison("it says so") if delivery.body == b"poison" else Handled() for delivery in batch]
 
 
 def consumer(broker: Broker, inbox: Inbox, **options: float) -> Consumer:
@@ -101,7 +103,7 @@ async def test_an_unroutable_message_is_refused_and_the_others_are_not(publisher
     outcomes = await publisher.publish_all([message(b"a"), message(b"b", "nobody.listens"), message(b"c")])
     assert outcomes == [
         Confirmed(),
-        Refused("unroutable: no queue is bound to 'event-stream' for 'nobody.listens'"),
+        Rejected("unroutable: no queue is bound to 'event-stream' for 'nobody.listens'"),
         Confirmed(),
     ]
 
@@ -111,7 +113,7 @@ async def test_among_many_at_once_each_message_has_its_own_outcome(publisher: Pu
     messages[150] = message(b"150", "nobody.listens")
     outcomes = await asyncio.gather(*map(publisher.publish, messages))
     assert [number for number, outcome in enumerate(outcomes) if outcome != Confirmed()] == [150]
-    assert isinstance(outcomes[150], Refused)
+    assert isinstance(outcomes[150], Rejected)
 
 
 async def test_what_is_published_at_once_is_written_at_once(broker: Broker, publisher: Publisher) -> None:
@@ -142,7 +144,7 @@ async def test_a_body_of_many_frames_arrives_whole(broker: Broker, publisher: Pu
 async def test_a_channel_that_closes_before_the_confirm_is_unreachable_and_the_next_message_gets_another(
     broker: Broker, publisher: Publisher
 ) -> None:
-    lost = Outgoing("no such exchange", "x", b"", Basic.Properties(message_id="1"))
+    lost = OutgoingMessage("no such exchange", "x", b"", Basic.Properties(message_id="1"))
     outcomes = await asyncio.gather(*map(publisher.publish, [lost, *numbered(10)]))
     assert all(isinstance(outcome, Unreachable) for outcome in outcomes)
     assert await publisher.publish(message(b"again")) == Confirmed()

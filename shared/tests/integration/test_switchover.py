@@ -23,7 +23,7 @@ from tablebell.postgres import Connection, Pool, check, connect, open_pool
 from tablebell.primary import ReadOnlyServer
 from tablebell.testing import Database, VirtualAddress, eventually
 from tablebell.testing.database import make_database
-from tablebell.wakeups import Listener, Wakeup
+from tablebell.wakeups import Wakeup, WakeupListener
 from tablebell_local.postgres import Postgres
 from tablebell_local.replication import Replication
 from tablebell_local.testing import open_replication
@@ -145,7 +145,7 @@ async def test_an_address_that_led_to_a_standby_for_a_while_is_followed_to_the_n
 async def test_a_listener_hears_what_is_announced_on_the_new_primary(replication: Replication, both: Database) -> None:
     stop = Stop()
     async with VirtualAddress(port_of(replication.primary)).open() as address, asyncio.TaskGroup() as tasks:
-        listener = Listener(both.at(address.port).url, "test")
+        listener = WakeupListener(both.at(address.port).url, "test")
         wakeup = listener.subscribe("work")
         tasks.create_task(listener.run(stop))
         await eventually(lambda: listener.connected)

@@ -9,13 +9,13 @@ from tablebell.loop import keep_running
 from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool, connect
 from tablebell.testing import Database, eventually
-from tablebell.wakeups import Announcer, Listener, Wakeup
+from tablebell.wakeups import Wakeup, WakeupListener, WakeupSender
 
 from .levels import ALL_PARTITIONS, new_row
 
 
 async def listening(database: Database, stop: Stop, tasks: asyncio.TaskGroup) -> Wakeup:
-    listener = Listener(database.url, "test")
+    listener = WakeupListener(database.url, "test")
     wakeup = listener.subscribe(Level.EVENT)
     tasks.create_task(listener.run(stop))
     await eventually(lambda: listener.connected)
@@ -24,7 +24,7 @@ async def listening(database: Database, stop: Stop, tasks: asyncio.TaskGroup) ->
 
 
 async def test_a_listener_wakes_within_milliseconds(database: Database, pool: Pool) -> None:
-    stop, announcer = Stop(), Announcer(pool)
+    stop, announcer = Stop(), WakeupSender(pool)
     await pool.fetchval("SELECT 1")
     async with asyncio.TaskGroup() as tasks:
         wakeup = await listening(database, stop, tasks)
@@ -40,7 +40,7 @@ async def test_a_listener_wakes_within_milliseconds(database: Database, pool: Po
 
 
 async def test_a_burst_is_announced_a_few_times_not_once_each(database: Database, pool: Pool) -> None:
-    announcer = Announcer(pool)
+    announcer = WakeupSender(pool)
     heard: list[int] = []
     connection = await connect(database.url, "test")
     await connection.add_listener(Level.EVENT, lambda *_: heard.append(1))
@@ -68,7 +68,7 @@ async def test_a_stop_ends_the_wait_at_once(stop: Stop) -> None:
 
 
 async def test_a_listener_comes_back_after_its_connection_was_ended(database: Database, pool: Pool) -> None:
-    stop, announcer = Stop(), Announcer(pool)
+    stop, announcer = Stop(), WakeupSender(pool)
     async with asyncio.TaskGroup() as tasks:
         wakeup = await listening(database, stop, tasks)
         await pool.execute(

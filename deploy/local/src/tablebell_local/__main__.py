@@ -14,7 +14,6 @@ from uuid import UUID
 
 from tablebell_local import exports, testrun, tokens
 from tablebell_local.audit.command import audit
-from tablebell_local.board import Board
 from tablebell_local.demo.screen import Screen
 from tablebell_local.demo.story import Story
 from tablebell_local.failure import Failure
@@ -22,7 +21,8 @@ from tablebell_local.instance import STATE, Instance
 from tablebell_local.local import Local
 from tablebell_local.logfiles import last_lines
 from tablebell_local.mode import choose, running_everywhere
-from tablebell_local.part import Part, bring_up
+from tablebell_local.process import ManagedProcess, bring_up
+from tablebell_local.progress import Progress
 from tablebell_local.republish.command import republish
 from tablebell_local.republish.selection import Selection, parse_duration
 from tablebell_local.side_by_side import Lanes
@@ -143,9 +143,9 @@ class Command:
         return testrun.run(self._instance, [["bench", *self._options.hops]])
 
     def server(self) -> None:
-        async def run(part: Part, action: str) -> None:
+        async def run(part: ManagedProcess, action: str) -> None:
             async with self._instance.locked():
-                with Board() as board:
+                with Progress() as board:
                     if action == "kill":
                         await part.kill()
                     if action in {"stop", "restart"}:

@@ -4,14 +4,14 @@ import asyncio
 import signal
 
 from tablebell_local.instance import Instance
-from tablebell_local.part import Part
 from tablebell_local.ports import PortBook
+from tablebell_local.process import ManagedProcess
 from tablebell_local.programs import Programs
 
 NAMES_REQUEST = b"\x00\x01n"
 
 
-class Epmd(Part):
+class Epmd(ManagedProcess):
     start_limit = 10.0
     stop_steps = ((signal.SIGTERM, 2.0),)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.console import Console
 
 from tablebell_local import exports, logfiles, status, testrun
-from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
+from tablebell_local.progress import Progress
 from tablebell_local.system import System
 
 
@@ -22,7 +22,7 @@ class Local:
         async def run() -> None:
             async with self._instance.locked():
                 self._system.stack.programs.ensure()
-                with Board() as board:
+                with Progress() as board:
                     await self._system.up(board, scale, only, overrides)
 
         asyncio.run(run())
@@ -32,7 +32,7 @@ class Local:
             async with self._instance.locked():
                 testrun.keep(self._instance, kept=True)
                 self._system.stack.programs.ensure()
-                with Board() as board:
+                with Progress() as board:
                     self._system.stack.prepare(self._system.stack.servers, board)
                     await self._system.stack.servers_up(board)
 
@@ -42,7 +42,7 @@ class Local:
         async def run() -> None:
             async with self._instance.locked():
                 testrun.keep(self._instance, kept=False)
-                with Board() as board:
+                with Progress() as board:
                     await self._system.stack.down(board)
 
         if self._instance.directory.exists():
@@ -80,7 +80,7 @@ class Local:
     def migrate(self) -> None:
         async def run() -> None:
             async with self._instance.locked():
-                with Board() as board:
+                with Progress() as board:
                     await self._system.migrate(board)
 
         if not self._system.stack.replication.primary.pids():

@@ -14,15 +14,15 @@ import asyncpg
 from tablebell_local.account import Account, account_for
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
-from tablebell_local.part import Part
 from tablebell_local.ports import PortBook
+from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import command_lines, inherited_environment
 from tablebell_local.programs import Programs
 
 OWNER = DATABASE = "tablebell"
 
 
-class Postgres(Part):
+class Postgres(ManagedProcess):
     """Found by its command line and its processes' titles, which carry the cluster's name: PostgreSQL writes
     those titles over its environment, and under root the processes belong to another account."""
 

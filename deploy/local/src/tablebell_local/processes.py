@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STACK_MARK = "TABLEBELL_STACK"
-PART_MARK = "TABLEBELL_PART"
+PROCESS_MARK = "TABLEBELL_PART"
 CONFIG_MARK = "TABLEBELL_CONFIG"
 
 
@@ -32,8 +32,8 @@ def find(stack: Path, part: str | None = None) -> list[Process]:
     found = []
     for pid in _pids():
         environment = _environment(pid)
-        if environment.get(STACK_MARK) == str(stack) and part in {None, environment.get(PART_MARK)}:
-            found.append(Process(pid, environment.get(PART_MARK, "?"), environment.get(CONFIG_MARK, "")))
+        if environment.get(STACK_MARK) == str(stack) and part in {None, environment.get(PROCESS_MARK)}:
+            found.append(Process(pid, environment.get(PROCESS_MARK, "?"), environment.get(CONFIG_MARK, "")))
     return found
 
 
@@ -66,7 +66,7 @@ def spawn(
     log: Path,
 ) -> "subprocess.Popen[bytes]":
     """Starts a process in a session of its own, so that it outlives the command that started it."""
-    marks = {STACK_MARK: str(stack), PART_MARK: part, CONFIG_MARK: config}
+    marks = {STACK_MARK: str(stack), PROCESS_MARK: part, CONFIG_MARK: config}
     with log.open("ab") as output:
         return subprocess.Popen(
             command,

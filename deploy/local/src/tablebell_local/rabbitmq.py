@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
-from tablebell_local.part import Part
 from tablebell_local.ports import PortBook
 from tablebell_local.probe import NoAnswer, get
+from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import inherited_environment
 from tablebell_local.programs import Programs
 
@@ -49,7 +49,7 @@ FILES = {
 ERLANG_ARGUMENTS = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
 
 
-class RabbitMq(Part):
+class RabbitMq(ManagedProcess):
     def __init__(self, instance: Instance, ports: PortBook, programs: Programs, secrets: Mapping[str, str]) -> None:
         preferred = {"amqp": 26672, "management": 26673, "distribution": 26674, "prometheus": 26676}
         super().__init__("rabbitmq", instance, ports, preferred)

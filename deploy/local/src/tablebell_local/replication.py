@@ -6,10 +6,10 @@ While the standby streams, a commit is answered when the standby has it too. So 
 import asyncio
 import time
 
-from tablebell_local.board import Board
 from tablebell_local.failure import Failure
-from tablebell_local.part import bring_up, wait_for_health
 from tablebell_local.postgres import DATABASE, Postgres
+from tablebell_local.process import bring_up, wait_for_health
+from tablebell_local.progress import Progress
 
 STREAMING_LIMIT = 30.0
 
@@ -40,7 +40,7 @@ class Replication:
     def url_of(self, service: str) -> str:
         return self._at_all(self._both[0].url_of(service))
 
-    async def up(self, board: Board) -> None:
+    async def up(self, board: Progress) -> None:
         await bring_up(self.primary, board)
         await self.primary.ensure_database()
         if not self._instance.has_standby:

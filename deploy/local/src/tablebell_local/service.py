@@ -7,22 +7,22 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tablebell_local.instance import Instance
-from tablebell_local.part import Part
-from tablebell_local.parts import SPECS, Site, Spec
 from tablebell_local.ports import PortBook
 from tablebell_local.probe import NoAnswer, get
+from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import fingerprint
+from tablebell_local.services import SERVICES, Environment, ServiceSpec
 
 
-class Service(Part):
+class Service(ManagedProcess):
     def __init__(
         self,
-        spec: Spec,
+        spec: ServiceSpec,
         number: int,
         instance: Instance,
         ports: PortBook,
         *,
-        site: Site,
+        site: Environment,
         overrides: Mapping[str, str],
     ) -> None:
         name = replica_name(spec, number)
@@ -69,13 +69,13 @@ class Service(Part):
         return None if answer.status == 200 else f"not ready: {answer.body}"
 
 
-def replica_name(spec: Spec, number: int) -> str:
+def replica_name(spec: ServiceSpec, number: int) -> str:
     return spec.name if number == 1 else f"{spec.name}-{number}"
 
 
-def find_replica(name: str) -> tuple[Spec, int] | None:
+def find_replica(name: str) -> tuple[ServiceSpec, int] | None:
     """The reverse of `replica_name`."""
-    for spec in SPECS:
+    for spec in SERVICES:
         if match := re.fullmatch(rf"{spec.name}(?:-([1-9]\d*))?", name):
             return spec, int(match[1] or 1)
     return None

@@ -5,16 +5,16 @@ import shutil
 import signal
 from collections.abc import Coroutine, Sequence
 
-from tablebell_local.board import Board
 from tablebell_local.credentials import Secrets, load, load_or_create
 from tablebell_local.epmd import Epmd
 from tablebell_local.failure import Failure
 from tablebell_local.instance import STANDBY, Instance
-from tablebell_local.part import Part, bring_up
 from tablebell_local.ports import PortBook, preferred_somewhere
 from tablebell_local.postgres import Postgres
+from tablebell_local.process import ManagedProcess, bring_up
 from tablebell_local.processes import end, find
 from tablebell_local.programs import Programs
+from tablebell_local.progress import Progress
 from tablebell_local.rabbitmq import RabbitMq
 from tablebell_local.replication import Replication
 
@@ -35,23 +35,23 @@ class Stack:
         self.rabbitmq = RabbitMq(instance, self.ports, self.programs, self.secrets)
 
     @property
-    def servers(self) -> tuple[Part, ...]:
+    def servers(self) -> tuple[ManagedProcess, ...]:
         return (*self.replication.servers, self.epmd, self.rabbitmq)
 
-    def prepare(self, parts: Sequence[Part], board: Board) -> None:
+    def prepare(self, parts: Sequence[ManagedProcess], board: Progress) -> None:
         """What must be there before the first of the parts is started."""
         self.instance.create()
         self.secrets |= load_or_create(self.instance.path("secrets.env"))
         self._settle_ports(parts, board)
 
-    async def servers_up(self, board: Board) -> None:
+    async def servers_up(self, board: Progress) -> None:
         async def broker() -> None:
             await bring_up(self.epmd, board)
             await bring_up(self.rabbitmq, board)
 
         await together(self.replication.up(board), broker())
 
-    def _settle_ports(self, parts: Sequence[Part], board: Board) -> None:
+    def _settle_ports(self, parts: Sequence[ManagedProcess], board: Progress) -> None:
         running = [part for part in parts if part.pids()]
         wishes = {name: wish for part in parts for name, wish in part.preferred_ports.items()}
         if not self.instance.has_fixed_ports:
@@ -61,7 +61,7 @@ class Stack:
             if moved.name not in held and self.instance.has_fixed_ports:
                 board.note(f"{moved.preferred} is taken by another program: {moved.name} is at {moved.actual}")
 
-    async def down(self, board: Board) -> None:
+    async def down(self, board: Progress) -> None:
         """Ends everything that carries the instance's mark, whichever version of the project started it."""
         servers = {part.name for part in self.servers}
         found = {process.part for process in find(self.instance.directory)}
@@ -81,7 +81,7 @@ class Stack:
             shutil.rmtree(self.instance.path(name), ignore_errors=True)
         self.instance.path(STANDBY).unlink(missing_ok=True)
 
-    async def end(self, name: str, board: Board) -> None:
+    async def end(self, name: str, board: Progress) -> None:
         def pids() -> list[int]:
             return [process.pid for process in find(self.instance.directory, name)]
 
@@ -89,7 +89,7 @@ class Stack:
         await end(pids, [(signal.SIGTERM, 30.0)])
         board.ready(name, state="stopped")
 
-    async def _stop(self, part: Part, board: Board) -> None:
+    async def _stop(self, part: ManagedProcess, board: Progress) -> None:
         if part.pids():
             board.set(part.name, "stopping")
             await (part.kill() if self.instance.is_throwaway else part.stop())

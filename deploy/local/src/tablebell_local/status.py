@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tablebell_local.failure import Failure
-from tablebell_local.part import Part
+from tablebell_local.process import ManagedProcess
 
 COLOURS = {"healthy": "green", "unhealthy": "red", "stopped": "dim"}
 
@@ -25,7 +25,7 @@ class Line:
     detail: str = ""
 
 
-async def look_at(parts: list[Part]) -> list[Line]:
+async def look_at(parts: list[ManagedProcess]) -> list[Line]:
     return await asyncio.gather(*(_look_at(part) for part in parts))
 
 
@@ -42,7 +42,7 @@ def show(lines: list[Line], console: Console) -> None:
             console.print(f"{line.part}: {line.detail}", markup=False, soft_wrap=True)
 
 
-async def _look_at(part: Part) -> Line:
+async def _look_at(part: ManagedProcess) -> Line:
     pids = part.pids()
     if not pids:
         return Line(part.name, "stopped")

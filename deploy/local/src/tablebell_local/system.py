@@ -8,20 +8,20 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tablebell_local import logfiles, targets
-from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
-from tablebell_local.part import Part, bring_up
-from tablebell_local.parts import FCM_PROJECT, SPECS, Spec
+from tablebell_local.process import ManagedProcess, bring_up
 from tablebell_local.processes import find, inherited_environment
+from tablebell_local.progress import Progress
 from tablebell_local.service import Service, find_replica
+from tablebell_local.services import FCM_PROJECT, SERVICES, ServiceSpec
 from tablebell_local.stack import Stack, together
 
 STEP_LIMIT = 300
 
 
 class System:
-    """Implements `Site`, which the services' settings are made from."""
+    """Implements `Environment`, which the services' settings are made from."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -48,12 +48,12 @@ class System:
         self, scale: Mapping[str, int] | None = None, overrides: Mapping[str, str] | None = None
     ) -> list[Service]:
         """One of each, or as many as `scale` says; with settings of the caller's choice above our own."""
-        counts = {spec.name: 1 for spec in SPECS} | dict(scale or {})
+        counts = {spec.name: 1 for spec in SERVICES} | dict(scale or {})
         return [
-            self._service(spec, number + 1, overrides or {}) for spec in SPECS for number in range(counts[spec.name])
+            self._service(spec, number + 1, overrides or {}) for spec in SERVICES for number in range(counts[spec.name])
         ]
 
-    def present(self) -> list[Part]:
+    def present(self) -> list[ManagedProcess]:
         """Every part that there should be, and the replicas that there are."""
         expected = self.services()
         names = {part.name for part in expected}
@@ -62,7 +62,7 @@ class System:
         return [*self.stack.servers, *expected, *replicas]
 
     async def up(
-        self, board: Board, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]
+        self, board: Progress, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]
     ) -> None:
         services = self.services(scale, overrides)
         unknown = (set(only) | set(scale)) - {service.name for service in services}
@@ -81,7 +81,7 @@ class System:
         chosen = [service for service in services if not only or service.name in only]
         await together(after_schema(), *(bring_up(service, board) for service in chosen if not service.needs_schema))
 
-    async def migrate(self, board: Board) -> None:
+    async def migrate(self, board: Progress) -> None:
         """Brings the schema up to date and adds the demo's people; both change nothing the second time."""
         passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
         environment = {"DATABASE_URL": self.stack.replication.url(), **passwords}
@@ -123,10 +123,10 @@ class System:
         except subprocess.TimeoutExpired:
             raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log, begin) from None
 
-    async def _end_surplus(self, wanted: Collection[str], board: Board) -> None:
+    async def _end_surplus(self, wanted: Collection[str], board: Progress) -> None:
         servers = {part.name for part in self.stack.servers}
         running = {process.part for process in find(self.instance.directory)}
         await together(*(self.stack.end(name, board) for name in sorted(running - servers - set(wanted))))
 
-    def _service(self, spec: Spec, number: int, overrides: Mapping[str, str]) -> Service:
+    def _service(self, spec: ServiceSpec, number: int, overrides: Mapping[str, str]) -> Service:
         return Service(spec, number, self.instance, self.stack.ports, site=self, overrides=overrides)

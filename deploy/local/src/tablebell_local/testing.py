@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tablebell_local.board import Board
 from tablebell_local.instance import Instance
+from tablebell_local.progress import Progress
 from tablebell_local.replication import Replication
 from tablebell_local.stack import Stack
 
@@ -20,7 +20,7 @@ def open_replication(state: Path, name: str = "test-replication") -> Iterator[Re
     stack.programs.ensure()
     replication = stack.replication
     try:
-        with Board() as board:
+        with Progress() as board:
             stack.prepare(replication.servers, board)
             asyncio.run(replication.up(board))
         yield replication

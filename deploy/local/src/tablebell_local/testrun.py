@@ -10,10 +10,10 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from tablebell_local.board import Board
 from tablebell_local.failure import Failure
 from tablebell_local.instance import PROJECT, Instance
-from tablebell_local.processes import CONFIG_MARK, PART_MARK, STACK_MARK
+from tablebell_local.processes import CONFIG_MARK, PROCESS_MARK, STACK_MARK
+from tablebell_local.progress import Progress
 from tablebell_local.stack import Stack
 
 KEEP = "keep"
@@ -81,7 +81,7 @@ def environment(stack: Stack) -> dict[str, str]:
 
 
 def outer_environment() -> dict[str, str]:
-    marks = {STACK_MARK, PART_MARK, CONFIG_MARK}
+    marks = {STACK_MARK, PROCESS_MARK, CONFIG_MARK}
     return {name: value for name, value in os.environ.items() if name not in marks}
 
 
@@ -102,14 +102,14 @@ def _python(stack: Stack, module: str, *arguments: str) -> int:
 async def bring_up_servers(stack: Stack) -> None:
     async with stack.instance.locked():
         stack.programs.ensure()
-        with Board() as board:
+        with Progress() as board:
             stack.prepare(stack.servers, board)
             await stack.servers_up(board)
 
 
 async def bring_down(stack: Stack) -> None:
     async with stack.instance.locked():
-        with Board() as board:
+        with Progress() as board:
             await stack.down(board)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.listener import PortUnavailable
 from tablebell_sandbox.sandbox import Sandbox
 from tablebell_sandbox.service_account import InvalidServiceAccount, ServiceAccount
 from tablebell_sandbox.settings import InvalidSettings, Settings
+from tablebell_sandbox.tcp_server import PortUnavailable
 
 logger = logging.getLogger(__name__)
 

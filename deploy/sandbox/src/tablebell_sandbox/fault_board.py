@@ -11,14 +11,14 @@ from tablebell_sandbox.faults import Delay, Fault, OccasionalFault, Refuse, Stag
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FaultEffect:
     """Wait `delay` seconds, then answer with the fault, or normally if there is none."""
 
     delay: float = 0.0
     fault: Fault | None = None
 
 
-UNHARMED = Verdict()
+NO_FAULT = FaultEffect()
 
 
 @dataclass(slots=True)
@@ -51,13 +51,13 @@ class FaultBoard:
             for fault in faults
         ]
 
-    def take(self, channel: Channel, to: Collection[str] = (), stage: Stage = "data") -> Verdict:
+    def take(self, channel: Channel, to: Collection[str] = (), stage: Stage = "data") -> FaultEffect:
         """Decides about one message, and uses up one of each fault's `count` that took part.
 
         In the order given: delays add up, and the first fault of another kind is the answer.
         """
         if not self._active[channel]:
-            return UNHARMED
+            return NO_FAULT
         delay = 0.0
         for active in self._current(channel):
             fault = active.fault
@@ -72,8 +72,8 @@ class FaultBoard:
             if isinstance(fault, Delay):
                 delay += fault.seconds
             else:
-                return Verdict(delay, fault)
-        return Verdict(delay)
+                return FaultEffect(delay, fault)
+        return FaultEffect(delay)
 
     def outage(self, channel: Channel) -> Refuse | None:
         """The outage that lasts longest, if the channel's port should be closed now."""

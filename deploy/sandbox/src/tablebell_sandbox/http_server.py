@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol behind a Listener.
+"""uvicorn's HTTP protocol behind a TcpServer.
 
 uvicorn's own Server is left out: it owns its signals and its port, and here five ports share one process and
 each must be able to close and reopen.
@@ -12,13 +12,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from tablebell_sandbox.listener import Listener
+from tablebell_sandbox.tcp_server import TcpServer
 
 # Longer than any client keeps an idle connection, so that it is never the sandbox that closes one in mid-flight.
 KEEP_ALIVE_SECONDS = 120
 
 
-def http_listener(setting: str, host: str, port: int, app: ASGIApp) -> Listener:
+def http_listener(setting: str, host: str, port: int, app: ASGIApp) -> TcpServer:
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -39,7 +39,7 @@ def http_listener(setting: str, host: str, port: int, app: ASGIApp) -> Listener:
         shared["connection"] = protocol
         return protocol
 
-    return Listener(setting, host, port, factory=connect, connections=state.connections)
+    return TcpServer(setting, host, port, factory=connect, connections=state.connections)
 
 
 class NoResponse(Response):

@@ -13,7 +13,6 @@ from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.faults import Fault
 from tablebell_sandbox.fcm import FcmProvider
 from tablebell_sandbox.http_server import http_listener
-from tablebell_sandbox.listener import Listener
 from tablebell_sandbox.mail_connection import MailConnection
 from tablebell_sandbox.mail_handler import MailHandler
 from tablebell_sandbox.oauth import TokenIssuer
@@ -22,6 +21,7 @@ from tablebell_sandbox.settings import InvalidSettings, Settings
 from tablebell_sandbox.slack import SlackProvider
 from tablebell_sandbox.sms import SmsProvider
 from tablebell_sandbox.store import Store
+from tablebell_sandbox.tcp_server import TcpServer
 from tablebell_sandbox.web_app import web_app
 
 logger = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Sandbox:
             await self._listeners[channel].refuse(outage.for_seconds)
 
 
-def _smtp_listener(settings: Settings, handler: MailHandler) -> Listener:
+def _smtp_listener(settings: Settings, handler: MailHandler) -> TcpServer:
     connections: set[MailConnection] = set()
     tls = _tls_context(settings)
     starttls = tls if settings.smtp_tls == "starttls" else None
@@ -93,7 +93,7 @@ def _smtp_listener(settings: Settings, handler: MailHandler) -> Listener:
         return MailConnection(handler, connections, starttls, asyncio.get_running_loop())
 
     implicit = tls if settings.smtp_tls == "implicit" else None
-    return Listener(
+    return TcpServer(
         "SANDBOX_SMTP_PORT",
         settings.host,
         settings.smtp_port,

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard, Verdict
+from tablebell_sandbox.fault_board import FaultBoard, FaultEffect
 from tablebell_sandbox.faults import HttpStatus, parse_faults
 
 
@@ -93,10 +93,10 @@ def test_the_longest_outage_counts_and_one_without_an_end_is_the_longest() -> No
 def test_a_stage_is_struck_only_by_its_own_faults() -> None:
     board = FaultBoard()
     board.set(Channel.EMAIL, parse_faults(Channel.EMAIL, [{"kind": "smtp", "code": 550, "at": "rcpt"}]))
-    assert board.take(Channel.EMAIL, ("a@b",)) == Verdict()
+    assert board.take(Channel.EMAIL, ("a@b",)) == FaultEffect()
     assert board.take(Channel.EMAIL, ("a@b",), "rcpt").fault is not None
 
 
 def test_faults_of_one_channel_are_not_those_of_another() -> None:
     board = board_with({"kind": "http", "status": 500})
-    assert board.take(Channel.SLACK, ("x",)) == Verdict()
+    assert board.take(Channel.SLACK, ("x",)) == FaultEffect()

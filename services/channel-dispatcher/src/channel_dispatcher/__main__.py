@@ -13,8 +13,8 @@ from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, OVERDUE_SECONDS, ROWS, WITHDRAWN
+from channel_dispatcher.purge import Purge
 from channel_dispatcher.recorder import Recorder
-from channel_dispatcher.retention import Retention
 from channel_dispatcher.settings import Loaded, load_all
 from channel_dispatcher.skipper import Skipper
 from channel_dispatcher.suspects import Suspects
@@ -27,7 +27,7 @@ from tablebell.people import DURABLE_CHANNELS
 from tablebell.postgres import Pool, check, open_pool
 from tablebell.retry import RetryPolicy
 from tablebell.tracing import configure_tracing
-from tablebell.wakeups import Listener, open_announcer
+from tablebell.wakeups import WakeupListener, open_wakeup_sender
 from tablebell.web import health_app, serve
 
 SERVICE = "channel-dispatcher"
@@ -42,8 +42,8 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         pool = await resources.enter_async_context(
             open_pool(settings.database_url, SERVICE, settings.database_pool_size)
         )
-        announcer = await resources.enter_async_context(open_announcer(pool))
-        listener = Listener(settings.database_url, SERVICE)
+        wakeup_sender = await resources.enter_async_context(open_wakeup_sender(pool))
+        listener = WakeupListener(settings.database_url, SERVICE)
         marks = MarkLimit(
             pool,
             share=settings.address_mark_share,
@@ -80,7 +80,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
                 work.create_task(serve(app, settings.host, settings.port, stop), name="http")
                 work.create_task(listener.run(stop), name="listener")
                 work.create_task(
-                    Retention(pool, settings.retention_days, settings.address_mark_days).run(stop), name="retention"
+                    Purge(pool, settings.retention_days, settings.address_mark_days).run(stop), name="retention"
                 )
                 for dispatcher in dispatchers:
                     work.create_task(dispatcher.run(settings.poll_seconds), name=dispatcher.channel)
@@ -92,7 +92,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
             recorder.finish()
             await recording
         # What was claimed and not tried is free again: the other replicas need not wait for their poll.
-        announcer.announce(Level.CHANNEL_SEND)
+        wakeup_sender.announce(Level.CHANNEL_SEND)
 
 
 async def refresh_gauges(pool: Pool, outbox: Outbox, dispatchers: list[Dispatcher]) -> None:

@@ -33,7 +33,7 @@ LEASE_MARGIN = 0.1
 
 
 @dataclass(slots=True)
-class Held:
+class LeasedDelivery:
     """A delivery in hand, and until when its lease is known to last, on this process's monotonic clock.
 
     The database's clock decides when a lease ends, and this process may have been stopped since it last asked. The

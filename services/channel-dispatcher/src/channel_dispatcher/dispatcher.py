@@ -22,10 +22,10 @@ import structlog
 from channel_dispatcher import store
 from channel_dispatcher.breaker import Breaker, State
 from channel_dispatcher.claim_isolation import bury_refused_rows
-from channel_dispatcher.delivery import Delivery, Held, lease_end
-from channel_dispatcher.limits import Limits, Pace
-from channel_dispatcher.metrics import IN_HAND, OUTCOMES, PROVIDER_SECONDS
-from channel_dispatcher.outcome import NotTried, Outcome, ProviderDown, RetryLater, Sent, Throttled, Undeliverable
+from channel_dispatcher.delivery import Delivery, LeasedDelivery, lease_end
+from channel_dispatcher.limits import Limits, RateLimiter
+from channel_dispatcher.metrics import IN_FLIGHT, OUTCOMES, PROVIDER_SECONDS
+from channel_dispatcher.outcome import NotTried, ProviderDown, RetryLater, SendOutcome, Sent, Throttled, Undeliverable
 from channel_dispatcher.recorder import RETRY_SECONDS, Recorder
 from channel_dispatcher.settlement import settle
 from channel_dispatcher.suspects import Finding, Suspects
@@ -57,7 +57,7 @@ WORTH_TELLING = {"RETRY", "UNDELIVERABLE", "EXHAUSTED"}
 class Sender(Protocol):
     """A channel: takes a message to its provider and says what became of it. Never raises for what a provider does."""
 
-    async def send(self, delivery: Delivery) -> Outcome: ...
+    async def send(self, delivery: Delivery) -> SendOutcome: ...
 
 
 class Dispatcher:
@@ -93,8 +93,8 @@ class Dispatcher:
         self._suspects = suspects
         self._shared_address = shared_address
         self._calls = 0
-        self._pace = Pace(limits.per_second, time.monotonic)
-        self._in_hand: dict[int, Held] = {}
+        self._pace = RateLimiter(limits.per_second, time.monotonic)
+        self._in_hand: dict[int, LeasedDelivery] = {}
         self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
         self._after = 0
         self._more = False
@@ -105,7 +105,7 @@ class Dispatcher:
         self._contact_at = -math.inf
         self._contact_since = 0.0
         recorder.on_unblocked(channel, wakeup.now)
-        IN_HAND.labels(channel).set_function(lambda: len(self._in_hand))
+        IN_FLIGHT.labels(channel).set_function(lambda: len(self._in_hand))
 
     async def run(self, poll_seconds: float) -> None:
         """Until the stop; returns when everything in hand is answered for."""
@@ -134,12 +134,12 @@ class Dispatcher:
         for outcome, count in claim.settled.items():
             OUTCOMES.labels(self.channel, outcome.lower()).inc(count)
         for delivery in claim.deliveries:
-            self._in_hand[delivery.attempt_id] = Held(delivery, lease_end(asked_at, self._lease))
+            self._in_hand[delivery.attempt_id] = LeasedDelivery(delivery, lease_end(asked_at, self._lease))
             self._waiting.put_nowait(delivery)
         return self._more and self._room() > 0
 
     @property
-    def in_hand(self) -> Collection[Delivery]:
+    def in_flight(self) -> Collection[Delivery]:
         return [held.delivery for held in self._in_hand.values()]
 
     def renewed(self, asked: Iterable[Delivery], ours: Collection[int], until: float) -> None:
@@ -203,7 +203,7 @@ class Dispatcher:
             if self._more and self._room() > 0:
                 self._wakeup.now()
 
-    def _settle(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _settle(self, delivery: Delivery, outcome: SendOutcome) -> None:
         outcome = self._judge(delivery, outcome)
         cool_down = timedelta(seconds=self.breaker.cool_down)
         settlement = settle(delivery, outcome, self._policy, cool_down, self._suspects.hold_back(delivery.id))
@@ -224,7 +224,7 @@ class Dispatcher:
             error=settlement.error,
         )
 
-    async def _attempt(self, held: Held) -> Outcome:
+    async def _attempt(self, held: LeasedDelivery) -> SendOutcome:
         delivery = held.delivery
         if self._stop.requested:
             return NotTried("the service is stopping")
@@ -252,7 +252,7 @@ class Dispatcher:
             self._send_seconds += (seconds - self._send_seconds) * WEIGHT_OF_ONE
             self._provider_seconds.observe(seconds)
 
-    def _judge(self, delivery: Delivery, outcome: Outcome) -> Outcome:
+    def _judge(self, delivery: Delivery, outcome: SendOutcome) -> SendOutcome:
         """Tells the breaker. Returns the outcome; of a failure that is the row's own, one that costs an attempt."""
         match outcome:
             case Sent() | RetryLater(answered=True) | Undeliverable(answered=True):
@@ -269,7 +269,7 @@ class Dispatcher:
                 assert_never(outcome)
         return outcome
 
-    def _blame(self, delivery: Delivery, outcome: ProviderDown) -> Outcome:
+    def _blame(self, delivery: Delivery, outcome: ProviderDown) -> SendOutcome:
         finding = self._suspects.failed(delivery.id, certain=outcome.certain)
         is_evidence = finding is Finding.EVIDENCE
         if is_evidence and self.breaker.unreachable(self._target(delivery), certain=outcome.certain):

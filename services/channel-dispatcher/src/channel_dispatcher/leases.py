@@ -41,11 +41,11 @@ class LeaseKeeper:
                 log.warning("leases_not_renewed", error=describe(outage))
 
     async def run_once(self) -> None:
-        in_hand = [delivery for each in self._dispatchers for delivery in each.in_hand]
-        held = sorted([*in_hand, *self._recorder.unrecorded], key=lambda delivery: delivery.id)
+        in_flight = [delivery for each in self._dispatchers for delivery in each.in_flight]
+        held = sorted([*in_flight, *self._recorder.unrecorded], key=lambda delivery: delivery.id)
         if not held:
             return
         asked_at = time.monotonic()
         ours = await store.extend_if_leased(self._pool, held, self._lease)
         for dispatcher in self._dispatchers:
-            dispatcher.renewed(in_hand, ours, lease_end(asked_at, self._lease))
+            dispatcher.renewed(in_flight, ours, lease_end(asked_at, self._lease))

@@ -25,7 +25,7 @@ class Limits:
         return window if self.per_second is None else max(1, min(window, int(self.per_second * 2 * AHEAD_SECONDS)))
 
 
-class Pace:
+class RateLimiter:
     """Hands out one moment after another, evenly, at most `per_second` of them. What was not used is not saved up."""
 
     def __init__(self, per_second: float | None, clock: Callable[[], float]) -> None:

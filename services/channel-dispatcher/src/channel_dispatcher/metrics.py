@@ -24,7 +24,7 @@ ROWS = Gauge(
     "Rows that are open or dead, by status; of the whole table, so the same from every replica.",
     ["status"],
 )
-IN_HAND = Gauge("dispatcher_in_hand", "Rows claimed by this process and not yet answered for.", ["channel"])
+IN_FLIGHT = Gauge("dispatcher_in_hand", "Rows claimed by this process and not yet answered for.", ["channel"])
 OLDEST_DUE_SECONDS = Gauge(
     "dispatcher_oldest_due_seconds",
     "For how long the oldest due row has been due; of the whole table, so the same from every replica.",

@@ -62,4 +62,4 @@ class NotTried:
     reason: str
 
 
-Outcome = Sent | RetryLater | Throttled | Undeliverable | ProviderDown | NotTried
+SendOutcome = Sent | RetryLater | Throttled | Undeliverable | ProviderDown | NotTried

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from channel_dispatcher.channels.kind import ChannelSettings, Kind
-from channel_dispatcher.channels.registry import KINDS
+from channel_dispatcher.channels.registry import CHANNELS
+from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.settings import CommaSeparated, DatabaseSettings, OutboxSettings, Port, Seconds, ServiceSettings, load
 
@@ -39,7 +39,7 @@ class Settings(ServiceSettings, DatabaseSettings, OutboxSettings):
 @dataclass(frozen=True, slots=True)
 class Loaded:
     settings: Settings
-    channels: Sequence[tuple[Kind, ChannelSettings]]
+    channels: Sequence[tuple[ChannelSpec, ChannelSettings]]
     """Those that are on, each with its own settings."""
 
     @property
@@ -51,7 +51,7 @@ class Loaded:
 def load_all(service: str) -> Loaded:
     """One message names everything that is wrong or missing, the channels' settings included."""
     off = _split(os.environ.get("CHANNELS_OFF", ""))  # ahead of the rest: it decides what is to be read at all
-    on = [kind for kind in KINDS if kind.channel not in off]
+    on = [kind for kind in CHANNELS if kind.channel not in off]
     bases: tuple[type[Settings | ChannelSettings], ...] = (Settings, *(kind.settings for kind in on))
     everything: type[Settings] = type("Settings", bases, {})
     settings = load(everything, service)

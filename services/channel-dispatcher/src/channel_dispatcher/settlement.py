@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import assert_never
 
 from channel_dispatcher.delivery import Delivery
-from channel_dispatcher.outcome import NotTried, Outcome, ProviderDown, RetryLater, Sent, Throttled, Undeliverable
+from channel_dispatcher.outcome import NotTried, ProviderDown, RetryLater, SendOutcome, Sent, Throttled, Undeliverable
 from tablebell.retry import RetryPolicy
 
 NONE = timedelta(0)
@@ -28,7 +28,7 @@ class Settlement:
 
 
 def settle(  # noqa: PLR0911
-    delivery: Delivery, outcome: Outcome, policy: RetryPolicy, cool_down: timedelta, hold_back: timedelta = NONE
+    delivery: Delivery, outcome: SendOutcome, policy: RetryPolicy, cool_down: timedelta, hold_back: timedelta = NONE
 ) -> Settlement:
     """`cool_down` is how long the channel stays closed: nothing that it sent back is due earlier. `hold_back` is how
     much longer a row waits that has failed itself, so that other rows are the next to probe the provider."""

@@ -7,8 +7,8 @@ mailbox, one of MAIL never is, and one after DATA is about the contents.
 
 import re
 
-from channel_dispatcher.outcome import Outcome
-from channel_dispatcher.rules import Rules, Verdict, code_class
+from channel_dispatcher.error_rules import ErrorClass, Rules, code_class
+from channel_dispatcher.outcome import SendOutcome
 
 BEFORE_MAIL = ("CONNECT", "AUTH")
 # X.Y.Z where Y is 0 or 5 (protocol) names no cause; so do replies without X.Y.Z. Then the words decide.
@@ -28,65 +28,65 @@ MAILBOX_CODES = (550, 551, 553)
 
 RULES = Rules(
     {
-        "CONNECT 4xx": Verdict.DOWN,  # 421 Service not available, 454 TLS not available
-        "CONNECT 5xx": Verdict.MISCONFIGURED,  # 554 No SMTP service here, 521 Host does not accept mail
-        "AUTH 432": Verdict.MISCONFIGURED,  # 4.7.12 A password transition is needed
-        "AUTH 4xx": Verdict.DOWN,  # 454 4.7.0 Temporary authentication failure
-        "AUTH 5xx": Verdict.MISCONFIGURED,  # 535 5.7.8 Authentication credentials invalid
+        "CONNECT 4xx": ErrorClass.DOWN,  # 421 Service not available, 454 TLS not available
+        "CONNECT 5xx": ErrorClass.MISCONFIGURED,  # 554 No SMTP service here, 521 Host does not accept mail
+        "AUTH 432": ErrorClass.MISCONFIGURED,  # 4.7.12 A password transition is needed
+        "AUTH 4xx": ErrorClass.DOWN,  # 454 4.7.0 Temporary authentication failure
+        "AUTH 5xx": ErrorClass.MISCONFIGURED,  # 535 5.7.8 Authentication credentials invalid
         # About us, at any stage: what is wrong with the sender, or with the authentication of its mails.
-        "5.1.7": Verdict.MISCONFIGURED,  # Bad sender's mailbox address syntax
-        "5.1.8": Verdict.MISCONFIGURED,  # Bad sender's system address
-        "5.7.20": Verdict.MISCONFIGURED,  # No passing DKIM signature found
-        "5.7.21": Verdict.MISCONFIGURED,  # No acceptable DKIM signature found
-        "5.7.22": Verdict.MISCONFIGURED,  # No valid author-matched DKIM signature found
-        "5.7.23": Verdict.MISCONFIGURED,  # SPF validation failed
-        "5.7.24": Verdict.MISCONFIGURED,  # SPF validation error
-        "5.7.25": Verdict.MISCONFIGURED,  # Reverse DNS validation failed
-        "5.7.26": Verdict.MISCONFIGURED,  # Multiple authentication checks failed
-        "5.7.27": Verdict.MISCONFIGURED,  # Sender address has null MX
-        "5.7.28": Verdict.DOWN,  # Mail flood detected
-        "530": Verdict.MISCONFIGURED,  # 5.7.0 Authentication required
-        "535": Verdict.MISCONFIGURED,
+        "5.1.7": ErrorClass.MISCONFIGURED,  # Bad sender's mailbox address syntax
+        "5.1.8": ErrorClass.MISCONFIGURED,  # Bad sender's system address
+        "5.7.20": ErrorClass.MISCONFIGURED,  # No passing DKIM signature found
+        "5.7.21": ErrorClass.MISCONFIGURED,  # No acceptable DKIM signature found
+        "5.7.22": ErrorClass.MISCONFIGURED,  # No valid author-matched DKIM signature found
+        "5.7.23": ErrorClass.MISCONFIGURED,  # SPF validation failed
+        "5.7.24": ErrorClass.MISCONFIGURED,  # SPF validation error
+        "5.7.25": ErrorClass.MISCONFIGURED,  # Reverse DNS validation failed
+        "5.7.26": ErrorClass.MISCONFIGURED,  # Multiple authentication checks failed
+        "5.7.27": ErrorClass.MISCONFIGURED,  # Sender address has null MX
+        "5.7.28": ErrorClass.DOWN,  # Mail flood detected
+        "530": ErrorClass.MISCONFIGURED,  # 5.7.0 Authentication required
+        "535": ErrorClass.MISCONFIGURED,
         # About this message, at any stage.
-        "5.2.3": Verdict.REFUSED,  # Message length exceeds administrative limit
-        "5.3.4": Verdict.REFUSED,  # Message too big for system
-        "5.6": Verdict.REFUSED,  # Content or media; 5.6.7 Non-ASCII addresses not permitted for that sender/recipient
+        "5.2.3": ErrorClass.REFUSED,  # Message length exceeds administrative limit
+        "5.3.4": ErrorClass.REFUSED,  # Message too big for system
+        "5.6": ErrorClass.REFUSED,  # Content or media; 5.6.7 Non-ASCII addresses not permitted
         # About the server: these are no different for other messages.
-        "421": Verdict.DOWN,  # Service not available, closing transmission channel
-        "4.3": Verdict.DOWN,  # Mail system status
-        "5.3": Verdict.DOWN,
+        "421": ErrorClass.DOWN,  # Service not available, closing transmission channel
+        "4.3": ErrorClass.DOWN,  # Mail system status
+        "5.3": ErrorClass.DOWN,
         # MAIL: nothing of the recipient has been said, so a refusal is about our sender.
-        "MAIL 552": Verdict.REFUSED,  # Message size exceeds fixed limit
-        "MAIL 555": Verdict.REFUSED,  # Parameters not recognized
-        "MAIL 4xx": Verdict.DOWN,
-        "MAIL 5xx": Verdict.MISCONFIGURED,
+        "MAIL 552": ErrorClass.REFUSED,  # Message size exceeds fixed limit
+        "MAIL 555": ErrorClass.REFUSED,  # Parameters not recognized
+        "MAIL 4xx": ErrorClass.DOWN,
+        "MAIL 5xx": ErrorClass.MISCONFIGURED,
         # RCPT: the mailbox, if that is what the reply names; else our permission to send there.
-        "RCPT 5.1.9": Verdict.REFUSED,  # Message relayed to non-compliant mailer
-        "RCPT 5.1": Verdict.DEAD_ADDRESS,  # 5.1.1 Bad destination mailbox address, 5.1.2 Bad destination system
-        "RCPT 5.2.1": Verdict.DEAD_ADDRESS,  # Mailbox disabled, not accepting messages
-        "RCPT names the mailbox": Verdict.DEAD_ADDRESS,  # 550 without a telling X.Y.Z: "no such user"
-        "RCPT 4.1": Verdict.RETRY,
-        "RCPT 4.2": Verdict.RETRY,  # 4.2.1 Mailbox disabled, 4.2.2 Mailbox full
-        "RCPT 4.4": Verdict.RETRY,  # the way to that recipient's host
-        "RCPT 450": Verdict.RETRY,  # Mailbox unavailable: busy, or blocked for policy reasons (greylisting)
-        "RCPT 4xx": Verdict.DOWN,  # 451 Local error in processing, 452 Insufficient system storage
-        "RCPT 5.2": Verdict.RETRY,  # 5.2.2 Mailbox full
-        "RCPT 5.4": Verdict.REFUSED,  # Routing to that recipient's host
-        "RCPT 552": Verdict.RETRY,  # Exceeded storage allocation
-        "RCPT 501": Verdict.REFUSED,  # Syntax error in parameters
-        "RCPT 556": Verdict.REFUSED,  # Domain does not accept mail
-        "RCPT 5xx": Verdict.MISCONFIGURED,  # 550 5.7.1 relay not permitted, 554 blocked
+        "RCPT 5.1.9": ErrorClass.REFUSED,  # Message relayed to non-compliant mailer
+        "RCPT 5.1": ErrorClass.DEAD_ADDRESS,  # 5.1.1 Bad destination mailbox address, 5.1.2 Bad destination system
+        "RCPT 5.2.1": ErrorClass.DEAD_ADDRESS,  # Mailbox disabled, not accepting messages
+        "RCPT names the mailbox": ErrorClass.DEAD_ADDRESS,  # 550 without a telling X.Y.Z: "no such user"
+        "RCPT 4.1": ErrorClass.RETRY,
+        "RCPT 4.2": ErrorClass.RETRY,  # 4.2.1 Mailbox disabled, 4.2.2 Mailbox full
+        "RCPT 4.4": ErrorClass.RETRY,  # the way to that recipient's host
+        "RCPT 450": ErrorClass.RETRY,  # Mailbox unavailable: busy, or blocked for policy reasons (greylisting)
+        "RCPT 4xx": ErrorClass.DOWN,  # 451 Local error in processing, 452 Insufficient system storage
+        "RCPT 5.2": ErrorClass.RETRY,  # 5.2.2 Mailbox full
+        "RCPT 5.4": ErrorClass.REFUSED,  # Routing to that recipient's host
+        "RCPT 552": ErrorClass.RETRY,  # Exceeded storage allocation
+        "RCPT 501": ErrorClass.REFUSED,  # Syntax error in parameters
+        "RCPT 556": ErrorClass.REFUSED,  # Domain does not accept mail
+        "RCPT 5xx": ErrorClass.MISCONFIGURED,  # 550 5.7.1 relay not permitted, 554 blocked
         # DATA and BDAT: the contents. A spam refusal says nothing of the mailbox.
-        "DATA 4.2": Verdict.RETRY,
-        "DATA 4xx": Verdict.DOWN,  # 451 Local error in processing
-        "DATA 5.2": Verdict.RETRY,  # 5.2.2 Mailbox full
-        "DATA 552": Verdict.RETRY,
-        "DATA 5xx": Verdict.REFUSED,  # 550 5.7.1 Delivery not authorized, 554 Transaction failed
+        "DATA 4.2": ErrorClass.RETRY,
+        "DATA 4xx": ErrorClass.DOWN,  # 451 Local error in processing
+        "DATA 5.2": ErrorClass.RETRY,  # 5.2.2 Mailbox full
+        "DATA 552": ErrorClass.RETRY,
+        "DATA 5xx": ErrorClass.REFUSED,  # 550 5.7.1 Delivery not authorized, 554 Transaction failed
     }
 )
 
 
-def judge_reply(stage: str, code: int, text: str) -> Outcome:
+def judge_reply(stage: str, code: int, text: str) -> SendOutcome:
     """`stage` is CONNECT, AUTH, MAIL, RCPT or DATA. The most telling key comes first."""
     keys = [f"{stage} {code}", f"{stage} {code_class(code)}"]
     if stage not in BEFORE_MAIL:

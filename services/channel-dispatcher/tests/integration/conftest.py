@@ -9,15 +9,15 @@ from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database
 from tablebell_sandbox.testing import running_sandbox
 
-from .rig import Rig
+from .harness import Harness
 
 
 @pytest.fixture
-async def rig(database: Database, pool: Pool, tmp_path: Path) -> AsyncIterator[Rig]:
+async def harness(database: Database, pool: Pool, tmp_path: Path) -> AsyncIterator[Harness]:
     credentials = tmp_path / "service-account.json"
     async with (
         running_sandbox() as sandbox,
         open_pool(database.url_of("channel_dispatcher"), "test-dispatcher", size=10) as service,
     ):
         sandbox.write_service_account(credentials)
-        yield Rig(pool, service, sandbox, credentials)
+        yield Harness(pool, service, sandbox, credentials)

@@ -8,85 +8,85 @@ from tablebell.people import Channel
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from .rig import Rig
+from .harness import Harness
 
 
-async def refuse(rig: Rig, row_id: int, condition: str) -> None:
-    await rig.pool.execute(
+async def refuse(harness: Harness, row_id: int, condition: str) -> None:
+    await harness.pool.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$"
     )
-    await rig.pool.execute(
+    await harness.pool.execute(
         f"""CREATE TRIGGER refuse BEFORE UPDATE ON notification_channel_send FOR EACH ROW
             WHEN (NEW.id = {row_id} AND {condition}) EXECUTE FUNCTION refuse()"""
     )
 
 
-async def test_a_result_that_cannot_be_recorded_buries_its_row_and_the_rest_is_recorded(rig: Rig) -> None:
-    good, bad, also_good = await rig.add(Channel.SMS, 3)
-    await refuse(rig, bad, "NEW.is_sent")
-    async with rig.dispatching(Channel.SMS):
-        rows = {row["id"]: row for row in await rig.settled(good, bad, also_good)}
-        (later,) = await rig.add(Channel.SMS)
-        await rig.settled(later)
+async def test_a_result_that_cannot_be_recorded_buries_its_row_and_the_rest_is_recorded(harness: Harness) -> None:
+    good, bad, also_good = await harness.add(Channel.SMS, 3)
+    await refuse(harness, bad, "NEW.is_sent")
+    async with harness.dispatching(Channel.SMS):
+        rows = {row["id"]: row for row in await harness.settled(good, bad, also_good)}
+        (later,) = await harness.add(Channel.SMS)
+        await harness.settled(later)
     assert [rows[row_id]["outcome"] for row_id in (good, also_good)] == ["SENT", "SENT"]
     assert rows[bad]["outcome"] == "UNDELIVERABLE"
     assert rows[bad]["last_error"] == "could not be recorded as SENT: RaiseError: refused"
 
 
-async def test_a_row_that_cannot_be_claimed_is_buried_and_the_rest_is_sent(rig: Rig) -> None:
-    good, bad, also_good = await rig.add(Channel.SMS, 3)
-    await refuse(rig, bad, "NEW.lease_token IS NOT NULL")
-    async with rig.dispatching(Channel.SMS):
-        rows = {row["id"]: row for row in await rig.settled(good, bad, also_good)}
-        (later,) = await rig.add(Channel.SMS)
-        await rig.settled(later)
+async def test_a_row_that_cannot_be_claimed_is_buried_and_the_rest_is_sent(harness: Harness) -> None:
+    good, bad, also_good = await harness.add(Channel.SMS, 3)
+    await refuse(harness, bad, "NEW.lease_token IS NOT NULL")
+    async with harness.dispatching(Channel.SMS):
+        rows = {row["id"]: row for row in await harness.settled(good, bad, also_good)}
+        (later,) = await harness.add(Channel.SMS)
+        await harness.settled(later)
     assert [rows[row_id]["outcome"] for row_id in (good, also_good)] == ["SENT", "SENT"]
     assert rows[bad]["outcome"] == "UNDELIVERABLE"
     assert rows[bad]["last_error"] == "the row could not be claimed: RaiseError: refused"
-    assert not await rig.attempts(bad)
+    assert not await harness.attempts(bad)
 
 
-async def test_a_claim_that_no_row_breaks_is_an_outage(rig: Rig) -> None:
-    ids = await rig.add(Channel.SMS, 2)
-    await rig.pool.execute("REVOKE INSERT ON channel_send_attempt FROM tablebell_channel_dispatcher")
-    async with rig.dispatching(Channel.SMS):
+async def test_a_claim_that_no_row_breaks_is_an_outage(harness: Harness) -> None:
+    ids = await harness.add(Channel.SMS, 2)
+    await harness.pool.execute("REVOKE INSERT ON channel_send_attempt FROM tablebell_channel_dispatcher")
+    async with harness.dispatching(Channel.SMS):
         await asyncio.sleep(0.5)
-        assert [(await rig.row(row_id))["is_sent"] for row_id in ids] == [None, None]
-        await rig.pool.execute("GRANT INSERT ON channel_send_attempt TO tablebell_channel_dispatcher")
-        rows = await rig.settled(*ids)
+        assert [(await harness.row(row_id))["is_sent"] for row_id in ids] == [None, None]
+        await harness.pool.execute("GRANT INSERT ON channel_send_attempt TO tablebell_channel_dispatcher")
+        rows = await harness.settled(*ids)
     assert [row["outcome"] for row in rows] == ["SENT"] * 2
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-async def test_a_row_that_cannot_even_be_buried_is_left_to_its_lease(rig: Rig, rows: int) -> None:
-    bad, *good = await rig.add(Channel.SMS, rows)
-    await refuse(rig, bad, "NEW.is_sent IS NOT NULL")
-    async with rig.dispatching(Channel.SMS):
-        await rig.settled(*good)
-        await eventually(lambda: has_been_tried(rig, bad))
-        (later,) = await rig.add(Channel.SMS)
-        await rig.settled(later)
-    row = await rig.row(bad)
+async def test_a_row_that_cannot_even_be_buried_is_left_to_its_lease(harness: Harness, rows: int) -> None:
+    bad, *good = await harness.add(Channel.SMS, rows)
+    await refuse(harness, bad, "NEW.is_sent IS NOT NULL")
+    async with harness.dispatching(Channel.SMS):
+        await harness.settled(*good)
+        await eventually(lambda: has_been_tried(harness, bad))
+        (later,) = await harness.add(Channel.SMS)
+        await harness.settled(later)
+    row = await harness.row(bad)
     assert (row["is_sent"], row["lease_token"] is not None) == (None, True)
 
 
-async def test_a_result_that_no_row_may_have_waits_and_nothing_is_buried(rig: Rig) -> None:
+async def test_a_result_that_no_row_may_have_waits_and_nothing_is_buried(harness: Harness) -> None:
     """A missing right concerns every row: it is an outage."""
-    ids = await rig.add(Channel.SMS, 3)
-    await rig.pool.execute("REVOKE UPDATE ON channel_send_attempt FROM tablebell_channel_dispatcher")
-    async with rig.dispatching(Channel.SMS):
-        await eventually(lambda: all_are_sent(rig))
+    ids = await harness.add(Channel.SMS, 3)
+    await harness.pool.execute("REVOKE UPDATE ON channel_send_attempt FROM tablebell_channel_dispatcher")
+    async with harness.dispatching(Channel.SMS):
+        await eventually(lambda: all_are_sent(harness))
         await asyncio.sleep(0.5)
-        assert [(await rig.row(row_id))["is_sent"] for row_id in ids] == [None, None, None]
-        await rig.pool.execute("GRANT UPDATE ON channel_send_attempt TO tablebell_channel_dispatcher")
-        rows = await rig.settled(*ids)
+        assert [(await harness.row(row_id))["is_sent"] for row_id in ids] == [None, None, None]
+        await harness.pool.execute("GRANT UPDATE ON channel_send_attempt TO tablebell_channel_dispatcher")
+        rows = await harness.settled(*ids)
     assert [row["outcome"] for row in rows] == ["SENT"] * 3
-    assert rig.sandbox.count(SandboxChannel.SMS).accepted == 3
+    assert harness.sandbox.count(SandboxChannel.SMS).accepted == 3
 
 
-def all_are_sent(rig: Rig) -> bool:
-    return rig.sandbox.count(SandboxChannel.SMS).accepted == 3
+def all_are_sent(harness: Harness) -> bool:
+    return harness.sandbox.count(SandboxChannel.SMS).accepted == 3
 
 
-async def has_been_tried(rig: Rig, row_id: int) -> bool:
-    return bool(await rig.attempts(row_id))
+async def has_been_tried(harness: Harness, row_id: int) -> bool:
+    return bool(await harness.attempts(row_id))

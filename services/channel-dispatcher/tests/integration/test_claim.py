@@ -12,101 +12,101 @@ from channel_dispatcher.delivery import Delivery
 from tablebell.people import Channel
 from tablebell.testing import plan
 
-from .rig import Rig
+from .harness import Harness
 
 SMS = Channel.SMS
 LEASE = timedelta(seconds=30)
 
 
-async def claim(rig: Rig, limit: int, after: int = 0) -> store.Claim:
-    return await store.claim_fair(rig.service, SMS, limit=limit, lease=LEASE, after=after, max_attempts=5)
+async def claim(harness: Harness, limit: int, after: int = 0) -> store.Claim:
+    return await store.claim_fair(harness.service, SMS, limit=limit, lease=LEASE, after=after, max_attempts=5)
 
 
-async def restaurants(rig: Rig, deliveries: list[Delivery]) -> list[int]:
-    rows = await rig.pool.fetch("SELECT id, restaurant_id FROM notification_channel_send")
+async def restaurants(harness: Harness, deliveries: list[Delivery]) -> list[int]:
+    rows = await harness.pool.fetch("SELECT id, restaurant_id FROM notification_channel_send")
     of = {row["id"]: row["restaurant_id"] for row in rows}
     return [of[delivery.id] for delivery in deliveries]
 
 
-async def test_a_burst_of_one_restaurant_leaves_the_others_their_share(rig: Rig) -> None:
-    await rig.add(SMS, 500, restaurant_id=10)
+async def test_a_burst_of_one_restaurant_leaves_the_others_their_share(harness: Harness) -> None:
+    await harness.add(SMS, 500, restaurant_id=10)
     for restaurant in (11, 12):
-        await rig.add(SMS, restaurant_id=restaurant)
-    claimed = await claim(rig, 30)
-    assert (await restaurants(rig, list(claimed.deliveries)))[:4] == [10, 11, 12, 10]
+        await harness.add(SMS, restaurant_id=restaurant)
+    claimed = await claim(harness, 30)
+    assert (await restaurants(harness, list(claimed.deliveries)))[:4] == [10, 11, 12, 10]
     assert claimed.more
 
 
-async def test_a_round_goes_on_where_the_last_one_stopped(rig: Rig) -> None:
+async def test_a_round_goes_on_where_the_last_one_stopped(harness: Harness) -> None:
     for restaurant in range(1, 11):
-        await rig.add(SMS, 5, restaurant_id=restaurant)
+        await harness.add(SMS, 5, restaurant_id=restaurant)
     after, seen = 0, []
     for _ in range(5):
-        claimed = await claim(rig, 4, after)
+        claimed = await claim(harness, 4, after)
         after = claimed.reached
-        seen += await restaurants(rig, list(claimed.deliveries))
+        seen += await restaurants(harness, list(claimed.deliveries))
     assert Counter(seen) == dict.fromkeys(range(1, 11), 2)
 
 
 async def test_a_round_over_more_restaurants_than_it_may_visit_comes_to_all_of_them(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "MOST_VISITS", 5)
     for restaurant in range(1, 13):
-        await rig.add(SMS, restaurant_id=restaurant)
-    await rig.pool.execute(
+        await harness.add(SMS, restaurant_id=restaurant)
+    await harness.pool.execute(
         "UPDATE notification_channel_send SET next_attempt_at = now() + interval '1 hour' WHERE restaurant_id <> 12"
     )
     after, seen = 0, []
     for _ in range(5):
-        claimed = await claim(rig, 10, after)
+        claimed = await claim(harness, 10, after)
         after = claimed.reached
-        seen += await restaurants(rig, list(claimed.deliveries))
+        seen += await restaurants(harness, list(claimed.deliveries))
     assert seen == [12]
 
 
-async def test_claims_at_the_same_time_never_share_a_row_and_leave_none(rig: Rig) -> None:
-    ids = [row for restaurant in range(1, 8) for row in await rig.add(SMS, 40, restaurant_id=restaurant)]
-    claims = await asyncio.gather(*(claim(rig, 30, after) for after in range(8)))
+async def test_claims_at_the_same_time_never_share_a_row_and_leave_none(harness: Harness) -> None:
+    ids = [row for restaurant in range(1, 8) for row in await harness.add(SMS, 40, restaurant_id=restaurant)]
+    claims = await asyncio.gather(*(claim(harness, 30, after) for after in range(8)))
     claimed = [delivery.id for each in claims for delivery in each.deliveries]
     assert len(claimed) == len(set(claimed))
-    while more := (await claim(rig, 50)).deliveries:
+    while more := (await claim(harness, 50)).deliveries:
         claimed += [delivery.id for delivery in more]
     assert sorted(claimed) == sorted(ids)
 
 
-async def test_a_claim_says_that_there_is_more_while_any_restaurants_rows_are_free(rig: Rig) -> None:
+async def test_a_claim_says_that_there_is_more_while_any_restaurants_rows_are_free(harness: Harness) -> None:
     """Two dispatchers at a rate limit have room for one row each: what the first holds must not hide the rest."""
     for restaurant in range(1, 7):
-        await rig.add(SMS, restaurant_id=restaurant)
+        await harness.add(SMS, restaurant_id=restaurant)
     after, taken = 0, set[int]()
     for left in range(5, -1, -1):
-        claimed = await claim(rig, 1, after=0 if left % 2 else after)
+        claimed = await claim(harness, 1, after=0 if left % 2 else after)
         taken |= {delivery.id for delivery in claimed.deliveries}
         after = claimed.reached
         assert (len(claimed.deliveries), claimed.more) == (1, True), f"{left} rows are left"
     assert len(taken) == 6
-    last = await claim(rig, 1)
+    last = await claim(harness, 1)
     assert (len(last.deliveries), last.more) == (0, False)
 
 
-async def test_a_claim_that_took_everything_says_so(rig: Rig) -> None:
-    await rig.add(SMS, 3)
-    claimed = await claim(rig, 10)
+async def test_a_claim_that_took_everything_says_so(harness: Harness) -> None:
+    await harness.add(SMS, 3)
+    claimed = await claim(harness, 10)
     assert (len(claimed.deliveries), claimed.more) == (3, False)
-    assert not (await claim(rig, 10)).more
+    assert not (await claim(harness, 10)).more
 
 
 @pytest.mark.timeout(60)
-async def test_a_claim_stays_on_its_indexes_whatever_the_history_and_the_backlog_hold(rig: Rig) -> None:
+async def test_a_claim_stays_on_its_indexes_whatever_the_history_and_the_backlog_hold(harness: Harness) -> None:
     for restaurant in range(1, 41):
-        await rig.add(SMS, 250, restaurant_id=restaurant)
-    await rig.pool.execute("UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT'")
+        await harness.add(SMS, 250, restaurant_id=restaurant)
+    await harness.pool.execute("UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT'")
     for restaurant in (10, 11):
-        await rig.add(SMS, 3000 if restaurant == 10 else 1, restaurant_id=restaurant)
-    await rig.pool.execute("UPDATE notification_channel_send SET reservation_id = id, aggregate_version = 1")
-    await rig.pool.execute("VACUUM ANALYZE notification_channel_send")
-    nodes = await plan(rig.pool, store.SQL["claim_fair"], SMS, 48, uuid4(), LEASE, 0, 5, 300, True)
+        await harness.add(SMS, 3000 if restaurant == 10 else 1, restaurant_id=restaurant)
+    await harness.pool.execute("UPDATE notification_channel_send SET reservation_id = id, aggregate_version = 1")
+    await harness.pool.execute("VACUUM ANALYZE notification_channel_send")
+    nodes = await plan(harness.pool, store.SQL["claim_fair"], SMS, 48, uuid4(), LEASE, 0, 5, 300, True)
     scans = [node for node in nodes if node.get("Relation Name") == "notification_channel_send"]
     scans = [node for node in scans if "Scan" in node["Node Type"]]
     assert scans

@@ -12,8 +12,8 @@ from tablebell.people import Channel
 from tablebell.testing import Database
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
+from .harness import Harness
 from .processes import DispatcherProcess, running, settings_for
-from .rig import Rig
 
 WAVES = 2
 KILLS_PER_WAVE = 2
@@ -23,11 +23,13 @@ CONCURRENCY = 8
 
 @pytest.mark.timeout(120)
 async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_is_sent_twice(
-    rig: Rig, database: Database
+    harness: Harness, database: Database
 ) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "delay", "seconds": 0.1})
-    ids = [row for restaurant in (10, 11, 12) for row in await rig.add(Channel.EMAIL, 500, restaurant_id=restaurant)]
-    environment = settings_for(database, rig.sandbox, rig.credentials) | {
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "delay", "seconds": 0.1})
+    ids = [
+        row for restaurant in (10, 11, 12) for row in await harness.add(Channel.EMAIL, 500, restaurant_id=restaurant)
+    ]
+    environment = settings_for(database, harness.sandbox, harness.credentials) | {
         "LEASE_SECONDS": "5",  # longer than a busy machine keeps a living process from renewing it
         "POLL_SECONDS": "0.2",
         "MAX_ATTEMPTS": "20",
@@ -46,13 +48,13 @@ async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_i
                 await asyncio.sleep(random.uniform(0.1, 0.6))
                 await victim.kill()
             dispatchers += await start(KILLS_PER_WAVE)
-        rows = await rig.settled(*ids, within=60)
+        rows = await harness.settled(*ids, within=60)
 
     assert {row["outcome"] for row in rows} == {"SENT"}, "nothing is lost"
-    seen = Counter(rig.sandbox.keys(SandboxChannel.EMAIL))
+    seen = Counter(harness.sandbox.keys(SandboxChannel.EMAIL))
     assert len(seen) == len(ids)
     twice = {key.strip("<>") for key, times in seen.items() if times > 1}
-    unknown = await rig.pool.fetch(
+    unknown = await harness.pool.fetch(
         "SELECT DISTINCT s.provider_message_id FROM channel_send_attempt AS a "
         "JOIN notification_channel_send AS s ON s.id = a.channel_send_id WHERE a.outcome IS NULL"
     )

@@ -8,36 +8,36 @@ from tablebell.people import Channel
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from .rig import Rig
+from .harness import Harness
 
 SMS = Channel.SMS
 
 
 @pytest.mark.timeout(60)
-async def test_a_single_send_overtakes_another_restaurants_burst_of_5000(rig: Rig) -> None:
-    await rig.add(SMS, 5000, restaurant_id=10)
-    async with rig.dispatching(SMS, poll=0.02):
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted >= 100)
-        sent_before = rig.sandbox.count(SandboxChannel.SMS).accepted
-        (single,) = await rig.add(SMS, restaurant_id=11)
-        await rig.settled(single)
-        sent_after = rig.sandbox.count(SandboxChannel.SMS).accepted
+async def test_a_single_send_overtakes_another_restaurants_burst_of_5000(harness: Harness) -> None:
+    await harness.add(SMS, 5000, restaurant_id=10)
+    async with harness.dispatching(SMS, poll=0.02):
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted >= 100)
+        sent_before = harness.sandbox.count(SandboxChannel.SMS).accepted
+        (single,) = await harness.add(SMS, restaurant_id=11)
+        await harness.settled(single)
+        sent_after = harness.sandbox.count(SandboxChannel.SMS).accepted
     assert sent_after - sent_before < 500, "it waited for what was in hand, not for the burst"
 
 
-async def test_no_more_are_sent_at_a_time_than_the_setting_allows(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.3})
-    ids = await rig.add(SMS, 9)
-    async with rig.dispatching(SMS, changes={"sms_concurrency": 3}):
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted > 0)
+async def test_no_more_are_sent_at_a_time_than_the_setting_allows(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.3})
+    ids = await harness.add(SMS, 9)
+    async with harness.dispatching(SMS, changes={"sms_concurrency": 3}):
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted > 0)
         await asyncio.sleep(0.1)
-        assert rig.sandbox.count(SandboxChannel.SMS).accepted == 3
-        await rig.settled(*ids)
+        assert harness.sandbox.count(SandboxChannel.SMS).accepted == 3
+        await harness.settled(*ids)
 
 
-async def test_no_more_are_sent_a_second_than_the_setting_allows(rig: Rig) -> None:
-    ids = await rig.add(SMS, 21)
-    async with rig.dispatching(SMS, changes={"sms_per_second": 20}):
-        await rig.settled(*ids)
-    times = [message.received_at_epoch for message in rig.sandbox.messages(SandboxChannel.SMS)]
+async def test_no_more_are_sent_a_second_than_the_setting_allows(harness: Harness) -> None:
+    ids = await harness.add(SMS, 21)
+    async with harness.dispatching(SMS, changes={"sms_per_second": 20}):
+        await harness.settled(*ids)
+    times = [message.received_at_epoch for message in harness.sandbox.messages(SandboxChannel.SMS)]
     assert max(times) - min(times) >= 0.95

@@ -11,106 +11,106 @@ from tablebell.people import Channel
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from .rig import Rig
+from .harness import Harness
 
 SMS = Channel.SMS
 LEASE = timedelta(seconds=30)
 
 
-async def claim(rig: Rig, lease: timedelta = LEASE) -> Delivery:
-    claimed = await store.claim_fair(rig.service, SMS, limit=10, lease=lease, after=0, max_attempts=5)
+async def claim(harness: Harness, lease: timedelta = LEASE) -> Delivery:
+    claimed = await store.claim_fair(harness.service, SMS, limit=10, lease=lease, after=0, max_attempts=5)
     (delivery,) = claimed.deliveries
     return delivery
 
 
-async def test_the_attempt_is_on_record_while_the_provider_is_asked_and_no_connection_is_held(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 1})
-    (row_id,) = await rig.add(SMS)
-    async with rig.dispatching(SMS, poll=60):
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
-        (attempt,) = await rig.attempts(row_id)
+async def test_the_attempt_is_on_record_while_the_provider_is_asked_and_no_connection_is_held(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 1})
+    (row_id,) = await harness.add(SMS)
+    async with harness.dispatching(SMS, poll=60):
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
+        (attempt,) = await harness.attempts(row_id)
         assert (attempt["attempt"], attempt["finished_at"], attempt["outcome"]) == (1, None, None)
-        assert rig.service.get_idle_size() == rig.service.get_size()
-        busy = await rig.pool.fetchval(
+        assert harness.service.get_idle_size() == harness.service.get_size()
+        busy = await harness.pool.fetchval(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'test-dispatcher' AND state <> 'idle'"
         )
         assert busy == 0
-        await rig.settled(row_id)
+        await harness.settled(row_id)
 
 
-async def test_a_slow_providers_message_is_not_sent_by_somebody_else_as_well(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 2})
-    (row_id,) = await rig.add(SMS)
-    async with rig.dispatching(SMS, lease=0.6), rig.dispatching(SMS, lease=0.6):
-        (row,) = await rig.settled(row_id)
+async def test_a_slow_providers_message_is_not_sent_by_somebody_else_as_well(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 2})
+    (row_id,) = await harness.add(SMS)
+    async with harness.dispatching(SMS, lease=0.6), harness.dispatching(SMS, lease=0.6):
+        (row,) = await harness.settled(row_id)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
-    assert rig.sandbox.count(SandboxChannel.SMS).accepted == 1
+    assert harness.sandbox.count(SandboxChannel.SMS).accepted == 1
 
 
-async def test_a_slow_message_does_not_hold_up_the_others_of_its_channel(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "delay", "seconds": 2, "match": "slow"})
-    (slow,) = await rig.add(Channel.EMAIL, recipient="slow@mail.example")
-    async with rig.dispatching(Channel.EMAIL):
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.EMAIL).accepted == 1)
-        others = await rig.add(Channel.EMAIL, 100)
-        await rig.settled(*others)
-        assert (await rig.row(slow))["is_sent"] is None
-        await rig.settled(slow)
+async def test_a_slow_message_does_not_hold_up_the_others_of_its_channel(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "delay", "seconds": 2, "match": "slow"})
+    (slow,) = await harness.add(Channel.EMAIL, recipient="slow@mail.example")
+    async with harness.dispatching(Channel.EMAIL):
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.EMAIL).accepted == 1)
+        others = await harness.add(Channel.EMAIL, 100)
+        await harness.settled(*others)
+        assert (await harness.row(slow))["is_sent"] is None
+        await harness.settled(slow)
 
 
-async def test_a_worker_that_lost_its_lease_changes_nothing_but_its_own_attempt(rig: Rig) -> None:
-    (row_id,) = await rig.add(SMS)
-    lost = await claim(rig, lease=timedelta(0))
-    kept = await claim(rig)
-    assert await store.record_if_leased(rig.service, [Settlement(lost, "SENT", provider_message_id="SM1")]) == {}
-    assert await store.extend_if_leased(rig.service, [lost], LEASE) == set()
-    row = await rig.row(row_id)
+async def test_a_worker_that_lost_its_lease_changes_nothing_but_its_own_attempt(harness: Harness) -> None:
+    (row_id,) = await harness.add(SMS)
+    lost = await claim(harness, lease=timedelta(0))
+    kept = await claim(harness)
+    assert await store.record_if_leased(harness.service, [Settlement(lost, "SENT", provider_message_id="SM1")]) == {}
+    assert await store.extend_if_leased(harness.service, [lost], LEASE) == set()
+    row = await harness.row(row_id)
     assert (row["is_sent"], row["lease_token"], row["provider_message_id"]) == (None, kept.token, None)
-    first, second = await rig.attempts(row_id)
+    first, second = await harness.attempts(row_id)
     assert (first["outcome"], second["outcome"]) == ("SENT", None), "the trace tells what was done"
-    recorded = await store.record_if_leased(rig.service, [Settlement(kept, "SENT")])
+    recorded = await store.record_if_leased(harness.service, [Settlement(kept, "SENT")])
     assert recorded == {row_id: store.Recorded("SENT", unblocks=False)}
 
 
-async def test_a_token_that_nobody_gave_out_writes_nothing(rig: Rig) -> None:
-    (row_id,) = await rig.add(SMS)
+async def test_a_token_that_nobody_gave_out_writes_nothing(harness: Harness) -> None:
+    (row_id,) = await harness.add(SMS)
     stranger = Delivery(row_id, uuid4(), 0, 1, "CUSTOMER", 1, "+39333", {}, {}, datetime.now(UTC))
-    assert await store.record_if_leased(rig.service, [Settlement(stranger, "SENT")]) == {}
+    assert await store.record_if_leased(harness.service, [Settlement(stranger, "SENT")]) == {}
 
 
-async def test_what_was_withdrawn_while_it_was_in_hand_stays_withdrawn(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
-    (row_id,) = await rig.add(SMS)
-    async with rig.dispatching(SMS):
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
-        await rig.pool.execute(
+async def test_what_was_withdrawn_while_it_was_in_hand_stays_withdrawn(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
+    (row_id,) = await harness.add(SMS)
+    async with harness.dispatching(SMS):
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
+        await harness.pool.execute(
             "UPDATE notification_channel_send SET is_sent = false, outcome = 'WITHDRAWN', lease_token = NULL, "
             "lease_until = NULL, last_error = 'handled by Giulia Ferri (CONFIRMED)'"
         )
         await asyncio.sleep(1)
-    row = await rig.row(row_id)
+    row = await harness.row(row_id)
     assert (row["is_sent"], row["outcome"]) == (False, "WITHDRAWN")
-    assert [each["outcome"] for each in await rig.attempts(row_id)] == ["SENT"]
+    assert [each["outcome"] for each in await harness.attempts(row_id)] == ["SENT"]
 
 
-async def test_a_row_that_a_dead_worker_left_on_its_last_attempt_is_not_tried_for_ever(rig: Rig) -> None:
-    (row_id,) = await rig.add(SMS)
+async def test_a_row_that_a_dead_worker_left_on_its_last_attempt_is_not_tried_for_ever(harness: Harness) -> None:
+    (row_id,) = await harness.add(SMS)
     for _ in range(5):
-        await claim(rig, lease=timedelta(0))
-    async with rig.dispatching(SMS):
-        (row,) = await rig.settled(row_id)
+        await claim(harness, lease=timedelta(0))
+    async with harness.dispatching(SMS):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXHAUSTED", 5)
     assert row["last_error"] == "the dispatcher ended in the middle of the last attempt"
-    assert rig.sandbox.count(SandboxChannel.SMS).accepted == 0
+    assert harness.sandbox.count(SandboxChannel.SMS).accepted == 0
 
 
-async def test_a_stop_finishes_what_was_begun_and_gives_back_the_rest(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.3})
-    await rig.add(SMS, 40)
-    async with rig.dispatching(SMS, changes={"sms_concurrency": 4}):
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted >= 4)
-    sent = rig.sandbox.count(SandboxChannel.SMS).accepted
-    rows = await rig.pool.fetch("SELECT is_sent, attempt_count, lease_token FROM notification_channel_send")
+async def test_a_stop_finishes_what_was_begun_and_gives_back_the_rest(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.3})
+    await harness.add(SMS, 40)
+    async with harness.dispatching(SMS, changes={"sms_concurrency": 4}):
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted >= 4)
+    sent = harness.sandbox.count(SandboxChannel.SMS).accepted
+    rows = await harness.pool.fetch("SELECT is_sent, attempt_count, lease_token FROM notification_channel_send")
     assert sum(row["is_sent"] is True for row in rows) == sent < 40
     assert {row["attempt_count"] for row in rows if row["is_sent"] is None} == {0}
     assert {row["lease_token"] for row in rows} == {None}

@@ -18,16 +18,18 @@ from tablebell.retry import RetryPolicy
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from .rig import MESSAGES, Rig
+from .harness import MESSAGES, Harness
 
 SMS = Channel.SMS
 LEASE = timedelta(seconds=30)
 
 
-async def tell(rig: Rig, version: int, reservation: int = 1, *, number: int = 0, supersedes: bool = True) -> int:
+async def tell(
+    harness: Harness, version: int, reservation: int = 1, *, number: int = 0, supersedes: bool = True
+) -> int:
     """Write the SMS of a version as the fan-out does: what it supersedes is withdrawn first."""
     text = f"reservation {reservation} version {version} number {number}"
-    async with rig.pool.acquire() as connection, connection.transaction():
+    async with harness.pool.acquire() as connection, connection.transaction():
         if supersedes:
             await withdraw_earlier(connection, version, reservation)
         event = await connection.fetchval(
@@ -68,126 +70,130 @@ async def withdraw_earlier(connection: Any, version: int, reservation: int) -> N
     await withdraw_channel_sends(connection, [row["id"] for row in rows], [reason] * len(rows), UserType.CUSTOMER)
 
 
-async def claim(rig: Rig, lease: timedelta = LEASE) -> list[Delivery]:
-    claimed = await store.claim_fair(rig.service, SMS, limit=10, lease=lease, after=0, max_attempts=5)
+async def claim(harness: Harness, lease: timedelta = LEASE) -> list[Delivery]:
+    claimed = await store.claim_fair(harness.service, SMS, limit=10, lease=lease, after=0, max_attempts=5)
     return list(claimed.deliveries)
 
 
-def texts(rig: Rig) -> list[tuple[int, int, int]]:
+def texts(harness: Harness) -> list[tuple[int, int, int]]:
     """Reservation, version and number of each SMS, in the order of arrival."""
-    words = [message.text.split() for message in rig.sandbox.messages(SandboxChannel.SMS)]
+    words = [message.text.split() for message in harness.sandbox.messages(SandboxChannel.SMS)]
     return [(int(each[1]), int(each[3]), int(each[5])) for each in words]
 
 
-def arrivals(rig: Rig) -> list[tuple[int, int]]:
-    return [(reservation, version) for reservation, version, _ in texts(rig)]
+def arrivals(harness: Harness) -> list[tuple[int, int]]:
+    return [(reservation, version) for reservation, version, _ in texts(harness)]
 
 
 def outcome(row: asyncpg.Record) -> tuple[str, str | None]:
     return row["outcome"], row["last_error"]
 
 
-async def test_a_retry_that_a_later_version_overtook_is_withdrawn(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "count": 1})
-    first = await tell(rig, 1)
-    async with rig.dispatching(SMS, policy=RetryPolicy(5, (timedelta(seconds=2),))):
-        await eventually(lambda: failed_once(rig, first))
-        second = await tell(rig, 2)
-        await rig.settled(first, second)
+async def test_a_retry_that_a_later_version_overtook_is_withdrawn(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "count": 1})
+    first = await tell(harness, 1)
+    async with harness.dispatching(SMS, policy=RetryPolicy(5, (timedelta(seconds=2),))):
+        await eventually(lambda: failed_once(harness, first))
+        second = await tell(harness, 2)
+        await harness.settled(first, second)
         await asyncio.sleep(2.5)  # the pause of the retry is over
-    assert outcome(await rig.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
-    assert arrivals(rig) == [(1, 2)]
+    assert outcome(await harness.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
+    assert arrivals(harness) == [(1, 2)]
 
 
-async def failed_once(rig: Rig, row_id: int) -> bool:
-    row = await rig.row(row_id)
+async def failed_once(harness: Harness, row_id: int) -> bool:
+    row = await harness.row(row_id)
     return row["last_error"] is not None and row["lease_token"] is None
 
 
 @pytest.mark.parametrize("supersedes", [True, False], ids=["superseded", "of the same kind"])
-async def test_what_is_in_a_slow_providers_hands_arrives_before_what_follows_it(rig: Rig, supersedes: bool) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 1, "count": 1})
-    first = await tell(rig, 1)
-    async with rig.dispatching(SMS, poll=30), rig.dispatching(SMS, poll=0.05):
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
-        second = await tell(rig, 2, supersedes=supersedes)
+async def test_what_is_in_a_slow_providers_hands_arrives_before_what_follows_it(
+    harness: Harness, supersedes: bool
+) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 1, "count": 1})
+    first = await tell(harness, 1)
+    async with harness.dispatching(SMS, poll=30), harness.dispatching(SMS, poll=0.05):
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
+        second = await tell(harness, 2, supersedes=supersedes)
         await asyncio.sleep(0.5)
-        assert (await rig.row(second))["attempt_count"] == 0, "it waits for the answer to the first"
-        rows = await rig.settled(first, second)
+        assert (await harness.row(second))["attempt_count"] == 0, "it waits for the answer to the first"
+        rows = await harness.settled(first, second)
     assert [outcome(row) for row in rows] == [("SENT", None), ("SENT", None)], "the first keeps its real outcome"
-    assert arrivals(rig) == [(1, 1), (1, 2)]
+    assert arrivals(harness) == [(1, 1), (1, 2)]
 
 
-async def test_what_waited_for_an_earlier_version_goes_on_without_a_poll(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5, "count": 1})
-    first = await tell(rig, 1)
-    async with rig.dispatching(SMS, poll=60) as dispatchers:
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
-        second = await tell(rig, 2)
+async def test_what_waited_for_an_earlier_version_goes_on_without_a_poll(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5, "count": 1})
+    first = await tell(harness, 1)
+    async with harness.dispatching(SMS, poll=60) as dispatchers:
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
+        second = await tell(harness, 2)
         dispatchers[SMS]._wakeup.now()  # as its announcement does
-        await rig.settled(first, second, within=5)
+        await harness.settled(first, second, within=5)
 
 
 @pytest.mark.parametrize("result", ["RETRY", "THROTTLED", "DOWN", "UNTRIED", "EXHAUSTED"])
-async def test_a_superseded_row_that_comes_back_unsent_is_withdrawn(rig: Rig, result: str) -> None:
-    first = await tell(rig, 1)
-    (held,) = await claim(rig)
-    second = await tell(rig, 2)
-    assert await claim(rig) == [], "the second waits for the first, which somebody holds"
-    recorded = await store.record_if_leased(rig.service, [Settlement(held, result, "busy", pause=timedelta(seconds=9))])
+async def test_a_superseded_row_that_comes_back_unsent_is_withdrawn(harness: Harness, result: str) -> None:
+    first = await tell(harness, 1)
+    (held,) = await claim(harness)
+    second = await tell(harness, 2)
+    assert await claim(harness) == [], "the second waits for the first, which somebody holds"
+    recorded = await store.record_if_leased(
+        harness.service, [Settlement(held, result, "busy", pause=timedelta(seconds=9))]
+    )
     assert recorded == {first: store.Recorded("WITHDRAWN", unblocks=True)}
-    assert outcome(await rig.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
-    assert [each.id for each in await claim(rig)] == [second]
+    assert outcome(await harness.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
+    assert [each.id for each in await claim(harness)] == [second]
 
 
-async def test_a_superseded_row_whose_dispatcher_died_is_withdrawn_and_holds_up_nothing(rig: Rig) -> None:
-    first = await tell(rig, 1)
-    await claim(rig, lease=timedelta(milliseconds=300))
-    second = await tell(rig, 2)
-    async with rig.dispatching(SMS, lease=1):
-        rows = await rig.settled(first, second)
+async def test_a_superseded_row_whose_dispatcher_died_is_withdrawn_and_holds_up_nothing(harness: Harness) -> None:
+    first = await tell(harness, 1)
+    await claim(harness, lease=timedelta(milliseconds=300))
+    second = await tell(harness, 2)
+    async with harness.dispatching(SMS, lease=1):
+        rows = await harness.settled(first, second)
     assert [row["outcome"] for row in rows] == ["WITHDRAWN", "SENT"]
-    assert arrivals(rig) == [(1, 2)]
+    assert arrivals(harness) == [(1, 2)]
 
 
-async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(rig: Rig) -> None:
-    first = await tell(rig, 1)
-    (held,) = await claim(rig)
-    await store.record_if_leased(rig.service, [Settlement(held, "EXHAUSTED", "HTTP 500")])
-    second = await tell(rig, 2)
-    row = await rig.row(first)
+async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(harness: Harness) -> None:
+    first = await tell(harness, 1)
+    (held,) = await claim(harness)
+    await store.record_if_leased(harness.service, [Settlement(held, "EXHAUSTED", "HTTP 500")])
+    second = await tell(harness, 2)
+    row = await harness.row(first)
     assert (outcome(row), row["withdrawn_because"]) == (
         ("EXHAUSTED", "HTTP 500"),
         "superseded by RESERVATION_CHANGED (version 2)",
     )
-    async with rig.dispatching(SMS):
-        await rig.settled(second)
-        await Outbox(Level.CHANNEL_SEND).requeue(rig.pool, [first])
-        (row,) = await rig.settled(first)
+    async with harness.dispatching(SMS):
+        await harness.settled(second)
+        await Outbox(Level.CHANNEL_SEND).requeue(harness.pool, [first])
+        (row,) = await harness.settled(first)
     assert outcome(row) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
-    assert arrivals(rig) == [(1, 2)]
+    assert arrivals(harness) == [(1, 2)]
 
 
-async def test_what_bears_the_same_version_is_told_in_the_order_in_which_it_was_written(rig: Rig) -> None:
-    ids = [await tell(rig, 2) for _ in range(3)]
+async def test_what_bears_the_same_version_is_told_in_the_order_in_which_it_was_written(harness: Harness) -> None:
+    ids = [await tell(harness, 2) for _ in range(3)]
     for expected in ids:
-        (held,) = await claim(rig)
+        (held,) = await claim(harness)
         assert held.id == expected
-        await store.record_if_leased(rig.service, [Settlement(held, "SENT")])
+        await store.record_if_leased(harness.service, [Settlement(held, "SENT")])
 
 
-async def test_another_person_reservation_or_channel_waits_for_nobody(rig: Rig) -> None:
-    first = await tell(rig, 1)
-    other = await tell(rig, 2, reservation=2)
-    (somebody,) = await rig.add(SMS, notification_id=901, reservation_id=1, aggregate_version=3)
-    (mail,) = await rig.add(Channel.EMAIL, notification_id=902, user_id=5, reservation_id=1, aggregate_version=3)
-    assert {each.id for each in await claim(rig)} == {first, other, somebody}
-    claimed = await store.claim_fair(rig.service, Channel.EMAIL, limit=10, lease=LEASE, after=0, max_attempts=5)
+async def test_another_person_reservation_or_channel_waits_for_nobody(harness: Harness) -> None:
+    first = await tell(harness, 1)
+    other = await tell(harness, 2, reservation=2)
+    (somebody,) = await harness.add(SMS, notification_id=901, reservation_id=1, aggregate_version=3)
+    (mail,) = await harness.add(Channel.EMAIL, notification_id=902, user_id=5, reservation_id=1, aggregate_version=3)
+    assert {each.id for each in await claim(harness)} == {first, other, somebody}
+    claimed = await store.claim_fair(harness.service, Channel.EMAIL, limit=10, lease=LEASE, after=0, max_attempts=5)
     assert [each.id for each in claimed.deliveries] == [mail]
 
 
 @pytest.mark.timeout(120)
-async def test_whatever_fails_and_however_slow_no_arrival_goes_back(rig: Rig) -> None:
+async def test_whatever_fails_and_however_slow_no_arrival_goes_back(harness: Harness) -> None:
     chance = random.Random(7)
     ids: list[int] = []
 
@@ -195,7 +201,7 @@ async def test_whatever_fails_and_however_slow_no_arrival_goes_back(rig: Rig) ->
         version = 1
         for number in range(12):
             version += chance.randint(0, 1)  # a reminder bears the version of what was accepted
-            ids.append(await tell(rig, version, reservation, number=number))
+            ids.append(await tell(harness, version, reservation, number=number))
             await asyncio.sleep(chance.uniform(0, 0.4))
 
     async def disturb() -> None:
@@ -204,20 +210,20 @@ async def test_whatever_fails_and_however_slow_no_arrival_goes_back(rig: Rig) ->
                 {"kind": "delay", "seconds": chance.uniform(0.05, 0.4), "count": chance.randint(1, 4)},
                 {"kind": "http", "status": 500, "count": chance.randint(1, 3)},
             ]
-            await rig.sandbox.set_faults(SandboxChannel.SMS, chance.choice(faults))
+            await harness.sandbox.set_faults(SandboxChannel.SMS, chance.choice(faults))
             await asyncio.sleep(0.2)
 
     policy = RetryPolicy(20, (timedelta(milliseconds=150),))
-    async with rig.dispatching(SMS, policy=policy, lease=2), rig.dispatching(SMS, policy=policy, lease=2):
+    async with harness.dispatching(SMS, policy=policy, lease=2), harness.dispatching(SMS, policy=policy, lease=2):
         disturbing = asyncio.create_task(disturb())
         await asyncio.gather(*(live(reservation) for reservation in range(1, 9)))
         disturbing.cancel()
-        await rig.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await rig.settled(*ids, within=60)
+        await harness.sandbox.set_faults(SandboxChannel.SMS)
+        rows = await harness.settled(*ids, within=60)
 
     assert {row["outcome"] for row in rows} == {"SENT", "WITHDRAWN"}, "otherwise the test shows nothing"
     arrived: dict[int, list[int]] = defaultdict(list)
-    for reservation, _, number in texts(rig):
+    for reservation, _, number in texts(harness):
         arrived[reservation].append(number)
     assert {reservation: each for reservation, each in arrived.items() if each != sorted(each)} == {}
     assert {each[-1] for each in arrived.values()} == {11}, "everybody knows how it stands"

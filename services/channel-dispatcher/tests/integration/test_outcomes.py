@@ -15,21 +15,21 @@ from tablebell.retry import RetryPolicy
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from .rig import ADDRESSES, Rig
+from .harness import ADDRESSES, Harness
 
 EMAIL, SMS, PUSH, SLACK = DURABLE_CHANNELS
 
 
 @pytest.mark.parametrize("channel", DURABLE_CHANNELS)
-async def test_a_row_is_sent_once_and_every_step_is_on_record(rig: Rig, channel: Channel) -> None:
-    (row_id,) = await rig.add(channel)
-    async with rig.dispatching(channel):
-        (row,) = await rig.settled(row_id)
-    (message,) = rig.sandbox.messages(SandboxChannel(channel))
+async def test_a_row_is_sent_once_and_every_step_is_on_record(harness: Harness, channel: Channel) -> None:
+    (row_id,) = await harness.add(channel)
+    async with harness.dispatching(channel):
+        (row,) = await harness.settled(row_id)
+    (message,) = harness.sandbox.messages(SandboxChannel(channel))
     assert "avolo per 4" in message.text
     assert (row["is_sent"], row["outcome"], row["attempt_count"], row["last_error"]) == (True, "SENT", 1, None)
     assert row["lease_token"] is None
-    (attempt,) = await rig.attempts(row_id)
+    (attempt,) = await harness.attempts(row_id)
     assert (attempt["attempt"], attempt["channel_type"], attempt["outcome"]) == (1, channel, "SENT")
     assert attempt["started_at"] <= row["sent_at"]
     if channel is not SLACK:  # whose webhooks answer "ok" and nothing else
@@ -55,15 +55,15 @@ PASSING = [
 
 @pytest.mark.parametrize(("channel", "fault"), PASSING, ids=str)
 async def test_what_may_pass_is_tried_again_and_costs_no_attempt_while_nobody_else_is_answered(
-    rig: Rig, channel: Channel, fault: dict[str, Any]
+    harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
-    await rig.sandbox.set_faults(SandboxChannel(channel), fault | {"count": 1})
-    (row_id,) = await rig.add(channel)
-    async with rig.dispatching(channel):
-        (row,) = await rig.settled(row_id)
+    await harness.sandbox.set_faults(SandboxChannel(channel), fault | {"count": 1})
+    (row_id,) = await harness.add(channel)
+    async with harness.dispatching(channel):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
-    assert [each["outcome"] for each in await rig.attempts(row_id)] == ["DOWN", "SENT"]
-    assert rig.sandbox.count(SandboxChannel(channel)).accepted == 1
+    assert [each["outcome"] for each in await harness.attempts(row_id)] == ["DOWN", "SENT"]
+    assert harness.sandbox.count(SandboxChannel(channel)).accepted == 1
 
 
 RECIPIENTS = [
@@ -75,71 +75,73 @@ RECIPIENTS = [
 
 @pytest.mark.parametrize("reply", RECIPIENTS, ids=str)
 async def test_a_mailbox_that_takes_nothing_now_is_tried_again_and_costs_an_attempt(
-    rig: Rig, reply: dict[str, Any]
+    harness: Harness, reply: dict[str, Any]
 ) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "at": "rcpt", "count": 1} | reply)
-    (row_id,) = await rig.add(EMAIL)
-    async with rig.dispatching(EMAIL):
-        (row,) = await rig.settled(row_id)
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "at": "rcpt", "count": 1} | reply)
+    (row_id,) = await harness.add(EMAIL)
+    async with harness.dispatching(EMAIL):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 2)
-    assert [each["outcome"] for each in await rig.attempts(row_id)] == ["RETRY", "SENT"]
-    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+    assert [each["outcome"] for each in await harness.attempts(row_id)] == ["RETRY", "SENT"]
+    assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
 @pytest.mark.parametrize("channel", DURABLE_CHANNELS)
-async def test_a_provider_that_does_not_answer_in_time_is_asked_again(rig: Rig, channel: Channel) -> None:
-    await rig.sandbox.set_faults(SandboxChannel(channel), {"kind": "delay", "seconds": 5, "count": 1})
-    (row_id,) = await rig.add(channel)
-    async with rig.dispatching(channel, patience=0.3):
-        (row,) = await rig.settled(row_id)
+async def test_a_provider_that_does_not_answer_in_time_is_asked_again(harness: Harness, channel: Channel) -> None:
+    await harness.sandbox.set_faults(SandboxChannel(channel), {"kind": "delay", "seconds": 5, "count": 1})
+    (row_id,) = await harness.add(channel)
+    async with harness.dispatching(channel, patience=0.3):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
-    keys = rig.sandbox.keys(SandboxChannel(channel))
+    keys = harness.sandbox.keys(SandboxChannel(channel))
     assert len(keys) == 2, "the provider has taken both: what it did not answer in time may arrive twice"
     assert len(set(keys)) == 1, "both attempts carry the same key"
 
 
-async def test_an_sms_that_twilio_took_in_spite_of_its_500_is_sent_twice_under_one_reference(rig: Rig) -> None:
+async def test_an_sms_that_twilio_took_in_spite_of_its_500_is_sent_twice_under_one_reference(harness: Harness) -> None:
     """Creating a message is not idempotent (Twilio's error 20500), and no header makes it so."""
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "accept": True, "count": 1})
-    (row_id,) = await rig.add(SMS)
-    async with rig.dispatching(SMS):
-        (row,) = await rig.settled(row_id)
-    first, second = rig.sandbox.messages(SandboxChannel.SMS)
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "accept": True, "count": 1})
+    (row_id,) = await harness.add(SMS)
+    async with harness.dispatching(SMS):
+        (row,) = await harness.settled(row_id)
+    first, second = harness.sandbox.messages(SandboxChannel.SMS)
     assert first.message_id != second.message_id == row["provider_message_id"]
     assert first.key == second.key
     assert not [name for name in first.headers if "idempotency" in name]
 
 
-async def test_a_row_that_is_put_off_again_and_again_is_seen(rig: Rig) -> None:
+async def test_a_row_that_is_put_off_again_and_again_is_seen(harness: Harness) -> None:
     """A throttled row is always due in the future, so its due time tells nothing."""
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 429, "retry_after": 1})
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 429, "retry_after": 1})
     due = datetime.now(UTC) - timedelta(minutes=10)
-    (row_id,) = await rig.add(SMS, next_attempt_at=due.isoformat())
+    (row_id,) = await harness.add(SMS, next_attempt_at=due.isoformat())
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    (quiet,) = await rig.add(PUSH, next_attempt_at=tomorrow.isoformat())
-    await rig.pool.execute("UPDATE notification_channel_send SET created_at = now() - interval '1 day'")
+    (quiet,) = await harness.add(PUSH, next_attempt_at=tomorrow.isoformat())
+    await harness.pool.execute("UPDATE notification_channel_send SET created_at = now() - interval '1 day'")
 
     async def is_put_off(times: int) -> bool:
-        return [each["outcome"] for each in await rig.attempts(row_id)].count("THROTTLED") >= times
+        return [each["outcome"] for each in await harness.attempts(row_id)].count("THROTTLED") >= times
 
-    async with rig.dispatching(SMS, PUSH):
+    async with harness.dispatching(SMS, PUSH):
         await eventually(lambda: is_put_off(2))
-        measures = {each.channel: each for each in await measure_channels(rig.service, [SMS, PUSH])}
+        measures = {each.channel: each for each in await measure_channels(harness.service, [SMS, PUSH])}
     assert measures[SMS].oldest_seconds < 5
     assert measures[SMS].overdue_seconds == pytest.approx(600, abs=60)
     assert measures[PUSH].overdue_seconds == 0, "the end of the quiet hours is when it is first due"
-    assert (await rig.row(quiet))["first_due_at"] is None
+    assert (await harness.row(quiet))["first_due_at"] is None
 
 
 @pytest.mark.parametrize("channel", [SMS, PUSH, SLACK])
-async def test_a_throttled_row_waits_as_long_as_it_is_told_and_loses_no_attempt(rig: Rig, channel: Channel) -> None:
+async def test_a_throttled_row_waits_as_long_as_it_is_told_and_loses_no_attempt(
+    harness: Harness, channel: Channel
+) -> None:
     fault = {"kind": "http", "status": 429, "retry_after": 1, "count": 2}
-    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
-    (row_id,) = await rig.add(channel)
-    async with rig.dispatching(channel, policy=RetryPolicy(2, (timedelta(0),))):
-        (row,) = await rig.settled(row_id)
+    await harness.sandbox.set_faults(SandboxChannel(channel), fault)
+    (row_id,) = await harness.add(channel)
+    async with harness.dispatching(channel, policy=RetryPolicy(2, (timedelta(0),))):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
-    attempts = await rig.attempts(row_id)
+    attempts = await harness.attempts(row_id)
     assert [each["outcome"] for each in attempts] == ["THROTTLED", "THROTTLED", "SENT"]
     for earlier, later in pairwise(attempts):
         assert later["started_at"] - earlier["finished_at"] >= timedelta(seconds=0.95)
@@ -157,15 +159,15 @@ FINAL = [
 
 @pytest.mark.parametrize(("channel", "fault"), FINAL, ids=str)
 async def test_a_dead_address_is_final_at_once_and_marked_on_the_user(
-    rig: Rig, channel: Channel, fault: dict[str, Any]
+    harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     address = ADDRESSES[channel].format(7)
-    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
-    (row_id,) = await rig.add(channel, user_id=7, recipient=address)
-    async with rig.dispatching(channel):
-        (row,) = await rig.settled(row_id)
+    await harness.sandbox.set_faults(SandboxChannel(channel), fault)
+    (row_id,) = await harness.add(channel, user_id=7, recipient=address)
+    async with harness.dispatching(channel):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
-    (dead,) = await rig.pool.fetch("SELECT * FROM undeliverable_address")
+    (dead,) = await harness.pool.fetch("SELECT * FROM undeliverable_address")
     assert (dead["user_type"], dead["user_id"], dead["channel_type"], dead["address"]) == (
         "CUSTOMER",
         7,
@@ -187,114 +189,116 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("channel", "fault"), REFUSED, ids=str)
-async def test_a_refused_message_is_final_and_marks_nobody(rig: Rig, channel: Channel, fault: dict[str, Any]) -> None:
-    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
-    (row_id,) = await rig.add(channel)
-    async with rig.dispatching(channel):
-        (row,) = await rig.settled(row_id)
+async def test_a_refused_message_is_final_and_marks_nobody(
+    harness: Harness, channel: Channel, fault: dict[str, Any]
+) -> None:
+    await harness.sandbox.set_faults(SandboxChannel(channel), fault)
+    (row_id,) = await harness.add(channel)
+    async with harness.dispatching(channel):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
-    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+    assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_what_waits_for_a_dead_address_is_skipped_without_asking_the_provider(rig: Rig) -> None:
-    (first,) = await rig.add(SMS, user_id=7, recipient="+393330000007")
-    (second,) = await rig.add(
+async def test_what_waits_for_a_dead_address_is_skipped_without_asking_the_provider(harness: Harness) -> None:
+    (first,) = await harness.add(SMS, user_id=7, recipient="+393330000007")
+    (second,) = await harness.add(
         SMS, user_id=7, recipient="+393330000007", next_attempt_at=(datetime.now(UTC) + timedelta(hours=1)).isoformat()
     )
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number"})
-    async with rig.dispatching(SMS):
-        await rig.settled(first)
-        await rig.pool.execute(
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number"})
+    async with harness.dispatching(SMS):
+        await harness.settled(first)
+        await harness.pool.execute(
             "UPDATE notification_channel_send SET next_attempt_at = created_at WHERE id = $1", second
         )
-        (row,) = await rig.settled(second)
+        (row,) = await harness.settled(second)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
     assert row["last_error"] == "the address is known to be undeliverable"
-    assert rig.sandbox.count(SandboxChannel.SMS).refused == 1
+    assert harness.sandbox.count(SandboxChannel.SMS).refused == 1
 
 
-async def test_a_requeued_row_is_tried_again_and_its_success_clears_the_mark(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number", "count": 1})
-    (row_id,) = await rig.add(SMS)
-    async with rig.dispatching(SMS):
-        await rig.settled(row_id)
-        assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 1
-        await Outbox(Level.CHANNEL_SEND).requeue(rig.pool, [row_id])
-        (row,) = await rig.settled(row_id)
+async def test_a_requeued_row_is_tried_again_and_its_success_clears_the_mark(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number", "count": 1})
+    (row_id,) = await harness.add(SMS)
+    async with harness.dispatching(SMS):
+        await harness.settled(row_id)
+        assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 1
+        await Outbox(Level.CHANNEL_SEND).requeue(harness.pool, [row_id])
+        (row,) = await harness.settled(row_id)
     assert row["outcome"] == "SENT"
-    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+    assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_the_last_attempt_ends_it_with_the_reason(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
-    (row_id,) = await rig.add(EMAIL)
-    async with rig.dispatching(EMAIL):
-        (row,) = await rig.settled(row_id)
+async def test_the_last_attempt_ends_it_with_the_reason(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
+    (row_id,) = await harness.add(EMAIL)
+    async with harness.dispatching(EMAIL):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXHAUSTED", 5)
     assert "RCPT: 450" in row["last_error"]
-    assert [each["attempt"] for each in await rig.attempts(row_id)] == [1, 2, 3, 4, 5]
-    assert rig.sandbox.count(SandboxChannel.EMAIL).refused == 5
+    assert [each["attempt"] for each in await harness.attempts(row_id)] == [1, 2, 3, 4, 5]
+    assert harness.sandbox.count(SandboxChannel.EMAIL).refused == 5
 
 
-async def test_a_row_is_never_tried_past_its_time(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
+async def test_a_row_is_never_tried_past_its_time(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
     in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
-    (row_id,) = await rig.add(EMAIL, not_after=in_a_minute)
-    async with rig.dispatching(EMAIL, policy=RetryPolicy(5, (timedelta(minutes=2),))):
-        (row,) = await rig.settled(row_id)
+    (row_id,) = await harness.add(EMAIL, not_after=in_a_minute)
+    async with harness.dispatching(EMAIL, policy=RetryPolicy(5, (timedelta(minutes=2),))):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 1)
     assert "RCPT: 450" in row["last_error"]
 
 
-async def test_a_row_whose_time_is_over_is_not_sent_at_all(rig: Rig) -> None:
-    (row_id,) = await rig.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
-    async with rig.dispatching(SMS):
-        (row,) = await rig.settled(row_id)
+async def test_a_row_whose_time_is_over_is_not_sent_at_all(harness: Harness) -> None:
+    (row_id,) = await harness.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
+    async with harness.dispatching(SMS):
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 0)
     assert row["last_error"] == "too late to be sent"
-    assert rig.sandbox.count(SandboxChannel.SMS).accepted == 0
+    assert harness.sandbox.count(SandboxChannel.SMS).accepted == 0
 
 
-async def test_a_row_that_its_channel_cannot_read_fails_alone(rig: Rig) -> None:
-    (broken,) = await rig.add(SMS, message={"no": "text"})
-    (whole,) = await rig.add(SMS)
-    async with rig.dispatching(SMS, policy=RetryPolicy(2, (timedelta(milliseconds=100),))):
-        rows = await rig.settled(broken, whole)
+async def test_a_row_that_its_channel_cannot_read_fails_alone(harness: Harness) -> None:
+    (broken,) = await harness.add(SMS, message={"no": "text"})
+    (whole,) = await harness.add(SMS)
+    async with harness.dispatching(SMS, policy=RetryPolicy(2, (timedelta(milliseconds=100),))):
+        rows = await harness.settled(broken, whole)
     assert [row["outcome"] for row in rows] == ["EXHAUSTED", "SENT"]
     assert "ValidationError" in rows[0]["last_error"]
 
 
-async def test_a_row_without_an_address_is_final_and_marks_nobody(rig: Rig) -> None:
-    (row_id,) = await rig.add(EMAIL, recipient=None)
-    async with rig.dispatching(EMAIL):
-        (row,) = await rig.settled(row_id)
+async def test_a_row_without_an_address_is_final_and_marks_nobody(harness: Harness) -> None:
+    (row_id,) = await harness.add(EMAIL, recipient=None)
+    async with harness.dispatching(EMAIL):
+        (row,) = await harness.settled(row_id)
     assert (row["outcome"], row["last_error"]) == ("UNDELIVERABLE", "not an e-mail address")
-    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+    assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_an_access_token_is_fetched_once_and_again_when_it_is_refused(rig: Rig) -> None:
-    ids = await rig.add(PUSH, 20)
-    async with rig.dispatching(PUSH):
-        await rig.settled(*ids)
-        assert rig.sandbox.count(SandboxChannel.PUSH).refused == 0
-        await rig.sandbox.set_faults(SandboxChannel.PUSH, {"kind": "http", "status": 401, "count": 1})
-        (row,) = await rig.settled(*await rig.add(PUSH))
+async def test_an_access_token_is_fetched_once_and_again_when_it_is_refused(harness: Harness) -> None:
+    ids = await harness.add(PUSH, 20)
+    async with harness.dispatching(PUSH):
+        await harness.settled(*ids)
+        assert harness.sandbox.count(SandboxChannel.PUSH).refused == 0
+        await harness.sandbox.set_faults(SandboxChannel.PUSH, {"kind": "http", "status": 401, "count": 1})
+        (row,) = await harness.settled(*await harness.add(PUSH))
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
 
 
-async def test_every_outcome_is_counted(rig: Rig) -> None:
+async def test_every_outcome_is_counted(harness: Harness) -> None:
     retried, throttled, gone = "+393330000901", "+393330000902", "+393330000903"
-    await rig.sandbox.set_faults(
+    await harness.sandbox.set_faults(
         SandboxChannel.SMS,
         {"kind": "http", "status": 503, "count": 1, "match": retried},
         {"kind": "http", "status": 429, "retry_after": 1, "count": 1, "match": throttled},
         {"kind": "invalid_number", "match": gone},
     )
     before = _outcomes(SMS)
-    ids = [row for number in (retried, throttled, gone) for row in await rig.add(SMS, recipient=number)]
-    ids += await rig.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
-    async with rig.dispatching(SMS):
-        await rig.settled(*ids)
+    ids = [row for number in (retried, throttled, gone) for row in await harness.add(SMS, recipient=number)]
+    ids += await harness.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
+    async with harness.dispatching(SMS):
+        await harness.settled(*ids)
     counted = _outcomes(SMS) - before
     assert counted.pop("untried", 0) <= 3, "what the throttled channel had in hand"
     assert counted == {"sent": 2, "down": 1, "throttled": 1, "undeliverable": 1, "expired": 1}

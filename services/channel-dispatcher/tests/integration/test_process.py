@@ -6,11 +6,11 @@ import sys
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.postgres import open_pool
 from tablebell.testing import Database, eventually
-from tablebell.wakeups import open_announcer
+from tablebell.wakeups import open_wakeup_sender
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
+from .harness import Harness
 from .processes import running, settings_for
-from .rig import Rig
 
 
 async def start_and_fail(**environment: str) -> tuple[int | None, str]:
@@ -37,22 +37,22 @@ async def test_a_channel_that_is_switched_off_needs_no_settings() -> None:
 
 
 async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_prometheus(
-    rig: Rig, database: Database
+    harness: Harness, database: Database
 ) -> None:
-    environment = settings_for(database, rig.sandbox, rig.credentials) | {"POLL_SECONDS": "60"}
+    environment = settings_for(database, harness.sandbox, harness.credentials) | {"POLL_SECONDS": "60"}
     async with (
         running(environment) as dispatcher,
         open_pool(database.url_of("notification_fanout"), "test", 1) as fanout,
-        open_announcer(fanout) as announcer,
+        open_wakeup_sender(fanout) as wakeup_sender,
     ):
-        ids = [row for channel in DURABLE_CHANNELS for row in await rig.add(channel)]
-        announcer.announce("notification_channel_send")
-        await rig.settled(*ids)
-        await rig.pool.execute(
+        ids = [row for channel in DURABLE_CHANNELS for row in await harness.add(channel)]
+        wakeup_sender.announce("notification_channel_send")
+        await harness.settled(*ids)
+        await harness.pool.execute(
             "UPDATE notification_channel_send SET is_sent = false, outcome = 'WITHDRAWN' WHERE channel_type = 'SLACK'"
         )
-        await rig.add(Channel.SMS)
-        await rig.pool.execute("UPDATE notification_channel_send SET next_attempt_at = now() - interval '90 s'")
+        await harness.add(Channel.SMS)
+        await harness.pool.execute("UPDATE notification_channel_send SET next_attempt_at = now() - interval '90 s'")
         text = await dispatcher.metrics()
     for channel in DURABLE_CHANNELS:
         assert f'dispatcher_outcomes_total{{channel="{channel}",outcome="sent"}} 1.0' in text
@@ -63,19 +63,21 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_pro
     assert 90 <= float(line.split()[1]) < 120
 
 
-async def test_the_rows_of_a_channel_that_is_off_are_skipped_with_the_reason(rig: Rig, database: Database) -> None:
-    (row_id,) = await rig.add(Channel.SLACK)
-    environment = settings_for(database, rig.sandbox, rig.credentials) | {"CHANNELS_OFF": "SLACK"}
+async def test_the_rows_of_a_channel_that_is_off_are_skipped_with_the_reason(
+    harness: Harness, database: Database
+) -> None:
+    (row_id,) = await harness.add(Channel.SLACK)
+    environment = settings_for(database, harness.sandbox, harness.credentials) | {"CHANNELS_OFF": "SLACK"}
     async with running(environment):
-        (row,) = await rig.settled(row_id)
+        (row,) = await harness.settled(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
     assert row["last_error"] == "channel SLACK is not configured"
 
 
-async def test_a_stop_lets_what_was_begun_come_to_its_end(rig: Rig, database: Database) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
-    (row_id,) = await rig.add(Channel.SMS)
-    async with running(settings_for(database, rig.sandbox, rig.credentials)) as dispatcher:
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted == 1)
+async def test_a_stop_lets_what_was_begun_come_to_its_end(harness: Harness, database: Database) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
+    (row_id,) = await harness.add(Channel.SMS)
+    async with running(settings_for(database, harness.sandbox, harness.credentials)) as dispatcher:
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
         assert await dispatcher.terminate() == 0
-    assert (await rig.row(row_id))["outcome"] == "SENT"
+    assert (await harness.row(row_id))["outcome"] == "SENT"

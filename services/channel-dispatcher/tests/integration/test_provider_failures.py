@@ -15,7 +15,7 @@ from tablebell.retry import RetryPolicy
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
-from .rig import Rig
+from .harness import Harness
 
 EMAIL, SMS, PUSH, SLACK = DURABLE_CHANNELS
 # Five attempts and the pauses between them take 0.5 s, and 1.8 s if each waits for an answer in vain.
@@ -46,20 +46,20 @@ OUTAGES: list[tuple[Channel, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("channel", "fault"), OUTAGES, ids=str)
 async def test_an_outage_of_any_form_exhausts_nothing_and_everything_is_sent_afterwards(
-    rig: Rig, channel: Channel, fault: dict[str, Any]
+    harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
-    login = {"smtp_url": f"smtp://user:secret@127.0.0.1:{rig.sandbox.smtp_port}"} if channel is EMAIL else {}
-    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
-    ids = await rig.add(channel, 40)
-    async with rig.dispatching(channel, policy=SOON, patience=PATIENCE, changes=login) as dispatchers:
+    login = {"smtp_url": f"smtp://user:secret@127.0.0.1:{harness.sandbox.smtp_port}"} if channel is EMAIL else {}
+    await harness.sandbox.set_faults(SandboxChannel(channel), fault)
+    ids = await harness.add(channel, 40)
+    async with harness.dispatching(channel, policy=SOON, patience=PATIENCE, changes=login) as dispatchers:
         await eventually(lambda: dispatchers[channel].breaker.state is State.OPEN)
         await asyncio.sleep(OUTAGE_SECONDS)
         assert dispatchers[channel].breaker.state is not State.CLOSED
-        await rig.sandbox.set_faults(SandboxChannel(channel))
-        rows = await rig.settled(*ids)
+        await harness.sandbox.set_faults(SandboxChannel(channel))
+        rows = await harness.settled(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     calls = "SELECT count(*) FROM channel_send_attempt WHERE outcome = 'DOWN' GROUP BY channel_send_id ORDER BY 1 DESC"
-    assert await rig.pool.fetchval(calls) <= 2, "the probes are of different rows"
+    assert await harness.pool.fetchval(calls) <= 2, "the probes are of different rows"
 
 
 ALONE = [each for each in OUTAGES if each[1]["kind"] != "drop" and each[1].get("at") in (None, "data")]
@@ -67,58 +67,58 @@ ALONE = [each for each in OUTAGES if each[1]["kind"] != "drop" and each[1].get("
 
 @pytest.mark.parametrize(("channel", "fault"), ALONE, ids=str)
 async def test_a_message_that_is_alone_outlives_an_outage_too(
-    rig: Rig, channel: Channel, fault: dict[str, Any]
+    harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
-    async with rig.dispatching(channel, policy=SOON, patience=PATIENCE):
-        await rig.settled(*await rig.add(channel, 20))
-        await rig.sandbox.set_faults(SandboxChannel(channel), fault)
-        (row_id,) = await rig.add(channel)
+    async with harness.dispatching(channel, policy=SOON, patience=PATIENCE):
+        await harness.settled(*await harness.add(channel, 20))
+        await harness.sandbox.set_faults(SandboxChannel(channel), fault)
+        (row_id,) = await harness.add(channel)
         await asyncio.sleep(OUTAGE_SECONDS)
-        await rig.sandbox.set_faults(SandboxChannel(channel))
-        (row,) = await rig.settled(row_id)
+        await harness.sandbox.set_faults(SandboxChannel(channel))
+        (row,) = await harness.settled(row_id)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
-    assert [each["outcome"] for each in await rig.attempts(row_id)][:3] == ["DOWN"] * 3
+    assert [each["outcome"] for each in await harness.attempts(row_id)][:3] == ["DOWN"] * 3
 
 
 @pytest.mark.parametrize(("channel", "fault"), OUTAGES[:2], ids=str)
 async def test_two_dispatchers_at_once_exhaust_nothing_either(
-    rig: Rig, channel: Channel, fault: dict[str, Any]
+    harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
-    await rig.sandbox.set_faults(SandboxChannel(channel), fault)
-    ids = await rig.add(channel, 30)
+    await harness.sandbox.set_faults(SandboxChannel(channel), fault)
+    ids = await harness.add(channel, 30)
     async with AsyncExitStack() as both:
         for _ in range(2):
-            await both.enter_async_context(rig.dispatching(channel, policy=SOON, patience=PATIENCE))
+            await both.enter_async_context(harness.dispatching(channel, policy=SOON, patience=PATIENCE))
         await asyncio.sleep(OUTAGE_SECONDS)
-        await rig.sandbox.set_faults(SandboxChannel(channel))
-        rows = await rig.settled(*ids)
+        await harness.sandbox.set_faults(SandboxChannel(channel))
+        rows = await harness.settled(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
-async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attempt(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05})
-    ids = await rig.add(SMS, 300)
-    async with rig.dispatching(SMS, policy=SOON) as dispatchers:
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.SMS).accepted >= 50)
-        await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
+async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attempt(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05})
+    ids = await harness.add(SMS, 300)
+    async with harness.dispatching(SMS, policy=SOON) as dispatchers:
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted >= 50)
+        await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
         await asyncio.sleep(OUTAGE_SECONDS)
-        await rig.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await rig.settled(*ids)
+        await harness.sandbox.set_faults(SandboxChannel.SMS)
+        rows = await harness.settled(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
-async def test_a_provider_that_answers_once_and_goes_down_again_costs_nothing(rig: Rig) -> None:
+async def test_a_provider_that_answers_once_and_goes_down_again_costs_nothing(harness: Harness) -> None:
     """Most of what is in flight when an outage begins fails after the breaker has opened: it is part of the outage."""
     down = {"kind": "http", "status": 503, "match": "+3933300"}
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05}, down)
-    ids = await rig.add(SMS, 16)
-    async with rig.dispatching(SMS, policy=SOON) as dispatchers:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05}, down)
+    ids = await harness.add(SMS, 16)
+    async with harness.dispatching(SMS, policy=SOON) as dispatchers:
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
-        await rig.settled(*await rig.add(SMS, recipient="+393394444444"))
+        await harness.settled(*await harness.add(SMS, recipient="+393394444444"))
         await asyncio.sleep(OUTAGE_SECONDS)
-        await rig.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await rig.settled(*ids)
+        await harness.sandbox.set_faults(SandboxChannel.SMS)
+        rows = await harness.settled(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
@@ -132,20 +132,22 @@ OWN_FAILURES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fault", OWN_FAILURES, ids=str)
-async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(rig: Rig, fault: dict[str, Any]) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.SMS, fault)
-    (bad,) = await rig.add(SMS, recipient=BAD)
+async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(
+    harness: Harness, fault: dict[str, Any]
+) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.SMS, fault)
+    (bad,) = await harness.add(SMS, recipient=BAD)
     good: list[int] = []
-    async with rig.dispatching(SMS, policy=SOON, patience=PATIENCE) as dispatchers:
-        while (await rig.row(bad))["is_sent"] is None:
-            good += await rig.add(SMS)
+    async with harness.dispatching(SMS, policy=SOON, patience=PATIENCE) as dispatchers:
+        while (await harness.row(bad))["is_sent"] is None:
+            good += await harness.add(SMS)
             await asyncio.sleep(0.1)
             assert dispatchers[SMS].breaker.state is State.CLOSED
-        rows = await rig.settled(*good)
+        rows = await harness.settled(*good)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
-    row = await rig.row(bad)
+    row = await harness.row(bad)
     assert (row["outcome"], row["attempt_count"]) == ("EXHAUSTED", 5)
-    outcomes = [each["outcome"] for each in await rig.attempts(bad)]
+    outcomes = [each["outcome"] for each in await harness.attempts(bad)]
     assert outcomes[0] == "DOWN"
     # On a busy machine it may fail twice before somebody else is answered: that is not charged either.
     assert [each for each in outcomes if each != "DOWN"] == ["RETRY", "RETRY", "RETRY", "RETRY", "EXHAUSTED"]
@@ -156,72 +158,76 @@ async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(r
     [("SENDER_ID_MISMATCH", 403, "UNDELIVERABLE"), ("THIRD_PARTY_AUTH_ERROR", 401, "EXHAUSTED")],
 )
 async def test_five_bad_devices_do_not_switch_off_push_for_the_others(
-    rig: Rig, code: str, status: int, outcome: str
+    harness: Harness, code: str, status: int, outcome: str
 ) -> None:
     fault = {"kind": "http", "status": status, "code": code, "match": "bad"}
-    await rig.sandbox.set_faults(SandboxChannel.PUSH, fault)
-    bad = [row for number in range(5) for row in await rig.add(PUSH, recipient=f"bad-{number}", restaurant_id=number)]
-    sent: list[int] = []
-    async with rig.dispatching(PUSH, policy=SOON):
-        async with asyncio.timeout(30):
-            while None in [(await rig.row(row_id))["is_sent"] for row_id in bad]:
-                sent += await rig.add(PUSH, restaurant_id=99)
-                await rig.settled(sent[-1], within=3)
-        rows = await rig.settled(*bad)
-    assert {row["outcome"] for row in rows} == {outcome}
-    assert {(await rig.row(row_id))["outcome"] for row_id in sent} == {"SENT"}
-
-
-async def test_a_row_that_always_fails_does_not_keep_the_channel_closed_after_an_outage(rig: Rig) -> None:
-    """It fails as the provider does, so as a probe it would look as if the outage went on."""
-    await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
+    await harness.sandbox.set_faults(SandboxChannel.PUSH, fault)
     bad = [
-        row for number in range(3) for row in await rig.add(SMS, recipient=f"{BAD[:-1]}{number}", restaurant_id=number)
+        row for number in range(5) for row in await harness.add(PUSH, recipient=f"bad-{number}", restaurant_id=number)
     ]
-    good = await rig.add(SMS, 5, restaurant_id=99)
-    async with rig.dispatching(SMS, policy=SOON) as dispatchers:
+    sent: list[int] = []
+    async with harness.dispatching(PUSH, policy=SOON):
+        async with asyncio.timeout(30):
+            while None in [(await harness.row(row_id))["is_sent"] for row_id in bad]:
+                sent += await harness.add(PUSH, restaurant_id=99)
+                await harness.settled(sent[-1], within=3)
+        rows = await harness.settled(*bad)
+    assert {row["outcome"] for row in rows} == {outcome}
+    assert {(await harness.row(row_id))["outcome"] for row_id in sent} == {"SENT"}
+
+
+async def test_a_row_that_always_fails_does_not_keep_the_channel_closed_after_an_outage(harness: Harness) -> None:
+    """It fails as the provider does, so as a probe it would look as if the outage went on."""
+    await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
+    bad = [
+        row
+        for number in range(3)
+        for row in await harness.add(SMS, recipient=f"{BAD[:-1]}{number}", restaurant_id=number)
+    ]
+    good = await harness.add(SMS, 5, restaurant_id=99)
+    async with harness.dispatching(SMS, policy=SOON) as dispatchers:
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
-        await rig.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503, "match": BAD[:-1]})
-        rows = await rig.settled(*good, within=6)
+        await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503, "match": BAD[:-1]})
+        rows = await harness.settled(*good, within=6)
         assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
-        later = await rig.add(SMS, 5, restaurant_id=99)
-        await rig.settled(*later, within=6)
-    assert {(await rig.row(row_id))["outcome"] for row_id in bad} <= {None, "EXHAUSTED"}
+        later = await harness.add(SMS, 5, restaurant_id=99)
+        await harness.settled(*later, within=6)
+    assert {(await harness.row(row_id))["outcome"] for row_id in bad} <= {None, "EXHAUSTED"}
 
 
-async def test_a_mail_that_may_not_be_relayed_marks_nobody_and_is_loud_when_it_is_so_for_all(rig: Rig) -> None:
+async def test_a_mail_that_may_not_be_relayed_marks_nobody_and_is_loud_when_it_is_so_for_all(harness: Harness) -> None:
     reply = {"kind": "smtp", "code": 550, "at": "rcpt", "text": "relay not permitted"}
-    await rig.sandbox.set_faults(SandboxChannel.EMAIL, reply)
-    ids = await rig.add(EMAIL, 5)
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, reply)
+    ids = await harness.add(EMAIL, 5)
     with capture_logs() as logs:
-        async with rig.dispatching(EMAIL, policy=SOON) as dispatchers:
+        async with harness.dispatching(EMAIL, policy=SOON) as dispatchers:
             await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
             await asyncio.sleep(2)
-            await rig.sandbox.set_faults(SandboxChannel.EMAIL)
-            rows = await rig.settled(*ids)
+            await harness.sandbox.set_faults(SandboxChannel.EMAIL)
+            rows = await harness.settled(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     assert "provider_refuses_us" in {line["event"] for line in logs}
-    assert await rig.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
+    assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_a_row_that_has_no_valid_address_says_nothing_of_the_provider(rig: Rig) -> None:
-    await rig.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "refuse"})
-    async with rig.dispatching(EMAIL) as dispatchers:
-        await rig.add(EMAIL, 3)
+async def test_a_row_that_has_no_valid_address_says_nothing_of_the_provider(harness: Harness) -> None:
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "refuse"})
+    async with harness.dispatching(EMAIL) as dispatchers:
+        await harness.add(EMAIL, 3)
         await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
-        ids = await rig.add(EMAIL, 5, recipient="nobody")
+        ids = await harness.add(EMAIL, 5, recipient="nobody")
         states = set()
-        while None in [(await rig.row(row_id))["is_sent"] for row_id in ids]:
+        while None in [(await harness.row(row_id))["is_sent"] for row_id in ids]:
             states.add(dispatchers[EMAIL].breaker.state)
     assert states == {State.OPEN, State.HALF_OPEN}
 
 
-async def test_one_device_with_a_limit_of_its_own_does_not_throttle_the_channel(rig: Rig) -> None:
+async def test_one_device_with_a_limit_of_its_own_does_not_throttle_the_channel(harness: Harness) -> None:
     fault = {"kind": "http", "status": 429, "retry_after": 30, "match": "busy"}
-    await rig.sandbox.set_faults(SandboxChannel.PUSH, fault)
-    await rig.add(PUSH, 5, recipient="busy-device")
-    async with rig.dispatching(PUSH) as dispatchers:
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.PUSH).refused == 5)
+    await harness.sandbox.set_faults(SandboxChannel.PUSH, fault)
+    await harness.add(PUSH, 5, recipient="busy-device")
+    async with harness.dispatching(PUSH) as dispatchers:
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.PUSH).refused == 5)
         assert dispatchers[PUSH].breaker.state is State.CLOSED
-        rows = await rig.settled(*await rig.add(PUSH, 5))
+        rows = await harness.settled(*await harness.add(PUSH, 5))
     assert {row["outcome"] for row in rows} == {"SENT"}

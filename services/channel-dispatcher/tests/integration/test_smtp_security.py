@@ -14,7 +14,7 @@ from tablebell_sandbox.channel import Channel as SandboxChannel
 from tablebell_sandbox.testing import running_sandbox
 
 from .exim import LOGIN, Exim, running_exim
-from .rig import Rig
+from .harness import Harness
 
 EMAIL = Channel.EMAIL
 PASSWORD = quote(LOGIN[1], safe="")
@@ -50,57 +50,59 @@ async def exim(
     ("scheme", "tls"), [("smtps", "implicit"), ("smtp+starttls", "starttls"), ("smtp", "starttls")]
 )
 async def test_the_sandbox_is_reached_by_tls_and_login(
-    rig: Rig, certificates: Certificates, scheme: str, tls: str
+    harness: Harness, certificates: Certificates, scheme: str, tls: str
 ) -> None:
     server = {"smtp_tls": tls, "smtp_cert_file": certificates.certificate, "smtp_key_file": certificates.key}
     async with running_sandbox(**server, smtp_username=LOGIN[0], smtp_password=LOGIN[1]) as sandbox:
         url = f"{scheme}://{LOGIN[0]}:{PASSWORD}@localhost:{sandbox.smtp_port}"
-        (row_id,) = await rig.add(EMAIL)
-        async with rig.dispatching(EMAIL, changes={"smtp_url": url, "smtp_ca_file": certificates.authority}):
-            (row,) = await rig.settled(row_id)
+        (row_id,) = await harness.add(EMAIL)
+        async with harness.dispatching(EMAIL, changes={"smtp_url": url, "smtp_ca_file": certificates.authority}):
+            (row,) = await harness.settled(row_id)
         (message,) = sandbox.messages(SandboxChannel.EMAIL)
     assert row["outcome"] == "SENT"
     assert message.envelope["tls"].startswith("TLSv1")
     assert message.envelope["login"] == LOGIN[0]
 
 
-async def test_a_server_whose_certificate_nobody_vouches_for_gets_no_mail(rig: Rig, certificates: Certificates) -> None:
+async def test_a_server_whose_certificate_nobody_vouches_for_gets_no_mail(
+    harness: Harness, certificates: Certificates
+) -> None:
     server = {"smtp_tls": "implicit", "smtp_cert_file": certificates.certificate, "smtp_key_file": certificates.key}
     async with running_sandbox(**server) as sandbox:
-        (row_id,) = await rig.add(EMAIL)
+        (row_id,) = await harness.add(EMAIL)
         changes = {"smtp_url": f"smtps://localhost:{sandbox.smtp_port}"}
-        async with rig.dispatching(EMAIL, changes=changes) as dispatchers:
+        async with harness.dispatching(EMAIL, changes=changes) as dispatchers:
             await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
         assert sandbox.count(SandboxChannel.EMAIL).accepted == 0
-    row = await rig.row(row_id)
+    row = await harness.row(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (None, 0)
     assert "certificate" in row["last_error"].lower()
 
 
-async def test_a_server_without_starttls_gets_no_mail_when_it_is_required(rig: Rig) -> None:
-    (row_id,) = await rig.add(EMAIL)
-    changes = {"smtp_url": f"smtp+starttls://127.0.0.1:{rig.sandbox.smtp_port}"}
-    async with rig.dispatching(EMAIL, changes=changes) as dispatchers:
+async def test_a_server_without_starttls_gets_no_mail_when_it_is_required(harness: Harness) -> None:
+    (row_id,) = await harness.add(EMAIL)
+    changes = {"smtp_url": f"smtp+starttls://127.0.0.1:{harness.sandbox.smtp_port}"}
+    async with harness.dispatching(EMAIL, changes=changes) as dispatchers:
         await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
-    assert (await rig.row(row_id))["attempt_count"] == 0
-    assert rig.sandbox.count(SandboxChannel.EMAIL).accepted == 0
+    assert (await harness.row(row_id))["attempt_count"] == 0
+    assert harness.sandbox.count(SandboxChannel.EMAIL).accepted == 0
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
 async def test_exim_takes_our_mail_by_tls_and_login(
-    rig: Rig, exim: Exim, certificates: Certificates, scheme: str
+    harness: Harness, exim: Exim, certificates: Certificates, scheme: str
 ) -> None:
     port = exim.implicit_port if scheme == "smtps" else exim.starttls_port
     url = f"{scheme}://{LOGIN[0]}:{PASSWORD}@localhost:{port}"
     text = "Ciao Zoë,\n.un punto all'inizio\nè tutto: 你好 🍝\n" + "lungo " * 300
     message = {"subject": "Prenotazione confermata - già 🍝", "text": text, "html": f"<p>{text}</p>"}
-    ids = await rig.add(EMAIL, 30, message=message)
-    (gone,) = await rig.add(EMAIL, recipient="gone@mail.example")
-    (later,) = await rig.add(EMAIL, recipient="greylisted@mail.example")
+    ids = await harness.add(EMAIL, 30, message=message)
+    (gone,) = await harness.add(EMAIL, recipient="gone@mail.example")
+    (later,) = await harness.add(EMAIL, recipient="greylisted@mail.example")
     changes = {"smtp_url": url, "smtp_ca_file": certificates.authority, "email_concurrency": 4}
-    async with rig.dispatching(EMAIL, changes=changes):
-        rows = await rig.settled(*ids, gone, later, within=40)
+    async with harness.dispatching(EMAIL, changes=changes):
+        rows = await harness.settled(*ids, gone, later, within=40)
     assert {row["outcome"] for row in rows[:30]} == {"SENT"}
     assert [(row["outcome"], row["attempt_count"]) for row in rows[30:]] == [("UNDELIVERABLE", 1), ("EXHAUSTED", 5)]
 

@@ -12,7 +12,7 @@ from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.limits import Limits
-from channel_dispatcher.outcome import Outcome, Sent
+from channel_dispatcher.outcome import SendOutcome, Sent
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
@@ -21,46 +21,46 @@ from tablebell.testing import Database, Servers, eventually
 from tablebell.wakeups import Wakeup
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
+from .harness import SOON, Harness
 from .processes import running, settings_for
-from .rig import SOON, Rig
 
 EMAIL, SMS = Channel.EMAIL, Channel.SMS
 WARM_UP = 100
 MAILS = 8
 
 
-async def held_rows(rig: Rig) -> int:
+async def held_rows(harness: Harness) -> int:
     held = "SELECT count(*) FROM notification_channel_send WHERE is_sent IS NULL AND lease_until > now()"
-    return int(await rig.pool.fetchval(held))
+    return int(await harness.pool.fetchval(held))
 
 
 @pytest.mark.timeout(120)
 async def test_a_dispatcher_that_was_stopped_beyond_its_lease_sends_nothing_of_what_it_held(
-    rig: Rig, database: Database
+    harness: Harness, database: Database
 ) -> None:
-    environment = settings_for(database, rig.sandbox, rig.credentials) | {
+    environment = settings_for(database, harness.sandbox, harness.credentials) | {
         "LEASE_SECONDS": "3",
         "POLL_SECONDS": "0.2",
         "EMAIL_CONCURRENCY": "2",
     }
     async with running(environment) as stalled:
         # After some fast sends it claims far ahead of its two connections.
-        await rig.settled(*await rig.add(EMAIL, WARM_UP))
+        await harness.settled(*await harness.add(EMAIL, WARM_UP))
         slow = [{"kind": "delay", "seconds": 2, "match": f"anna{WARM_UP + n}@"} for n in (1, 2)]
-        await rig.sandbox.set_faults(SandboxChannel.EMAIL, *slow)
-        ids = await rig.add(EMAIL, 2 + MAILS)
-        await eventually(lambda: rig.sandbox.count(SandboxChannel.EMAIL).accepted == WARM_UP + 2)
-        assert await held_rows(rig) == 2 + MAILS, "two in slow calls, the others wait in hand"
+        await harness.sandbox.set_faults(SandboxChannel.EMAIL, *slow)
+        ids = await harness.add(EMAIL, 2 + MAILS)
+        await eventually(lambda: harness.sandbox.count(SandboxChannel.EMAIL).accepted == WARM_UP + 2)
+        assert await held_rows(harness) == 2 + MAILS, "two in slow calls, the others wait in hand"
         stalled.pause()
         try:
             async with running(environment):
-                rows = await rig.settled(*ids)
+                rows = await harness.settled(*ids)
                 stalled.resume()
                 await asyncio.sleep(2)
         finally:
             stalled.resume()
     assert {row["outcome"] for row in rows} == {"SENT"}
-    to = Counter(message.to[0] for message in rig.sandbox.messages(SandboxChannel.EMAIL))
+    to = Counter(message.to[0] for message in harness.sandbox.messages(SandboxChannel.EMAIL))
     mails = {f"anna{WARM_UP + n}@mail.example": to[f"anna{WARM_UP + n}@mail.example"] for n in range(3, 3 + MAILS)}
     assert mails == dict.fromkeys(mails, 1), f"{MAILS} mails, {MAILS} arrivals"
 
@@ -71,16 +71,16 @@ class Counting:
     def __init__(self) -> None:
         self.taken: Counter[int] = Counter()
 
-    async def send(self, delivery: Delivery) -> Outcome:
+    async def send(self, delivery: Delivery) -> SendOutcome:
         self.taken[delivery.id] += 1
         return Sent()
 
 
-def dispatcher(rig: Rig, sender: Counting, recorder: Recorder, stop: Stop, lease: timedelta) -> Dispatcher:
+def dispatcher(harness: Harness, sender: Counting, recorder: Recorder, stop: Stop, lease: timedelta) -> Dispatcher:
     return Dispatcher(
         SMS,
         sender,
-        pool=rig.service,
+        pool=harness.service,
         recorder=recorder,
         breaker=Breaker(time.monotonic),
         suspects=Suspects(timedelta(seconds=0.3), timedelta(seconds=0.5)),
@@ -95,16 +95,16 @@ def dispatcher(rig: Rig, sender: Counting, recorder: Recorder, stop: Stop, lease
 
 @pytest.mark.timeout(90)
 async def test_results_that_wait_through_an_outage_of_the_database_are_not_sent_again(
-    rig: Rig, servers: Servers
+    harness: Harness, servers: Servers
 ) -> None:
     lease = timedelta(seconds=3)
     provider, stop = Counting(), Stop()
-    holding, idle = rig.recorder(), rig.recorder()
-    holder, other = (dispatcher(rig, provider, each, stop, lease) for each in (holding, idle))
+    holding, idle = harness.recorder(), harness.recorder()
+    holder, other = (dispatcher(harness, provider, each, stop, lease) for each in (holding, idle))
     # The other has been in contact with the database for long enough to take over what has ended.
     await other.run_once()
     await asyncio.sleep(lease.total_seconds() / 6)
-    (row_id,) = await rig.add(SMS)
+    (row_id,) = await harness.add(SMS)
     working = asyncio.create_task(holder.run(0.05))
     await eventually(lambda: provider.taken[row_id] == 1)
     await servers.postgres("stop")
@@ -115,30 +115,30 @@ async def test_results_that_wait_through_an_outage_of_the_database_are_not_sent_
     await asyncio.sleep(max(0.0, lease.total_seconds() + 1 - (time.monotonic() - stopped)))
     await servers.postgres("start")
 
-    assert not await held_rows(rig), "the lease ended while nobody could renew it"
+    assert not await held_rows(harness), "the lease ended while nobody could renew it"
     await other.run_once()
-    assert other.in_hand == [], "the first claim after an outage takes over nothing"
-    keeper = LeaseKeeper(rig.service, [holder], holding, lease)
+    assert other.in_flight == [], "the first claim after an outage takes over nothing"
+    keeper = LeaseKeeper(harness.service, [holder], holding, lease)
     await keeper.run_once()
-    assert await held_rows(rig) == 1, "what waits to be recorded is renewed with what is in hand"
+    assert await held_rows(harness) == 1, "what waits to be recorded is renewed with what is in hand"
     await asyncio.sleep(lease.total_seconds() / 3)
     await other.run_once()
-    assert other.in_hand == []
+    assert other.in_flight == []
     recording = asyncio.create_task(holding.run())
-    (row,) = await rig.settled(row_id)
+    (row,) = await harness.settled(row_id)
     stop.request()
     holding.finish()
     await asyncio.gather(working, recording)
     assert (row["outcome"], row["attempt_count"], provider.taken[row_id]) == ("SENT", 1, 1)
 
 
-async def test_what_a_dead_dispatcher_held_is_taken_over_by_one_that_starts_later(rig: Rig) -> None:
+async def test_what_a_dead_dispatcher_held_is_taken_over_by_one_that_starts_later(harness: Harness) -> None:
     lease = timedelta(seconds=1)
-    (row_id,) = await rig.add(SMS)
-    gone = dispatcher(rig, Counting(), rig.recorder(), Stop(), lease)
+    (row_id,) = await harness.add(SMS)
+    gone = dispatcher(harness, Counting(), harness.recorder(), Stop(), lease)
     await gone.run_once()
-    assert len(gone.in_hand) == 1
+    assert len(gone.in_flight) == 1
     await asyncio.sleep(1.1)
-    async with rig.dispatching(SMS, lease=1, poll=60):
-        (row,) = await rig.settled(row_id, within=5)
+    async with harness.dispatching(SMS, lease=1, poll=60):
+        (row,) = await harness.settled(row_id, within=5)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 2)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from channel_dispatcher.limits import Limits, Pace
+from channel_dispatcher.limits import Limits, RateLimiter
 
 
 def test_a_fast_channel_has_a_tenth_of_a_second_in_hand_and_a_slow_one_a_round() -> None:
@@ -24,7 +24,7 @@ def test_a_channel_with_a_rate_hoards_nothing() -> None:
 
 async def test_turns_come_evenly_and_none_are_saved_up() -> None:
     clock = asyncio.get_running_loop().time
-    pace = Pace(50, clock)
+    pace = RateLimiter(50, clock)
     await asyncio.sleep(0.1)
     began = clock()
     for _ in range(6):

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from channel_dispatcher.delivery import Delivery
-from channel_dispatcher.outcome import NotTried, Outcome, ProviderDown, RetryLater, Sent, Throttled, Undeliverable
+from channel_dispatcher.outcome import NotTried, ProviderDown, RetryLater, SendOutcome, Sent, Throttled, Undeliverable
 from channel_dispatcher.settings import Settings
 from channel_dispatcher.settlement import Settlement, settle
 from tablebell.retry import RetryPolicy
@@ -20,7 +20,7 @@ def delivery(attempt: int = 1) -> Delivery:
     return Delivery(1, uuid4(), 1, attempt, "CUSTOMER", 5, "a@b.example", {}, {}, datetime.now(UTC))
 
 
-def settled(outcome: Outcome, attempt: int = 1) -> Settlement:
+def settled(outcome: SendOutcome, attempt: int = 1) -> Settlement:
     return settle(delivery(attempt), outcome, POLICY, COOL)
 
 

@@ -4,17 +4,17 @@ import asyncio
 import sys
 from functools import partial
 
-from event_relay.courier import Courier
 from event_relay.gauges import Gauges
-from event_relay.ledger import Ledger
+from event_relay.ordered_publisher import OrderedPublisher
 from event_relay.orphans import release_orphans
 from event_relay.purge import Purge
+from event_relay.recorder import Recorder
 from event_relay.relay import Relay
 from event_relay.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
-from tablebell.outbox import CLAIMING, Level, Outbox
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, Outbox
 from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
 from tablebell.purging import keep_purging
@@ -23,7 +23,7 @@ from tablebell.retry import RetryPolicy
 from tablebell.settings import load
 from tablebell.topology import declare_events
 from tablebell.tracing import configure_tracing
-from tablebell.wakeups import Listener
+from tablebell.wakeups import WakeupListener
 from tablebell.web import health_app, serve
 
 SERVICE = "event-relay"
@@ -33,12 +33,12 @@ NAMESPACE = 42
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
-        open_pool(settings.database_url, SERVICE, settings.database_pool_size, CLAIMING) as pool,
+        open_pool(settings.database_url, SERVICE, settings.database_pool_size, CLAIM_PLANNER_SETTINGS) as pool,
         open_broker(settings.amqp_url, SERVICE, for_publishing=True) as broker,
         asyncio.TaskGroup() as tasks,
     ):
         outbox = Outbox(Level.EVENT)
-        listener = Listener(settings.database_url, SERVICE)
+        listener = WakeupListener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
         partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, release_orphans, wakeup)
         publisher = Publisher(broker, declare_events, confirm_seconds=None, window=settings.batch_size)
@@ -47,8 +47,8 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             pool=pool,
             outbox=outbox,
             broker=broker,
-            courier=Courier(publisher, policy, settings.delivery_seconds),
-            ledger=Ledger(pool, outbox, settings.max_attempts),
+            publisher=OrderedPublisher(publisher, policy, settings.delivery_seconds),
+            recorder=Recorder(pool, outbox, settings.max_attempts),
             partitions=partitions,
             wakeup=wakeup,
             batch_size=settings.batch_size,

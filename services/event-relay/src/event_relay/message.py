@@ -5,7 +5,7 @@ from pamqp.commands import Basic
 
 from tablebell.correlation import Correlation
 from tablebell.events import encode_event, routing_key
-from tablebell.rabbit import Outgoing
+from tablebell.rabbit import OutgoingMessage
 from tablebell.topology import EVENT_EXCHANGE
 
 LONGEST_NAME = 255
@@ -18,7 +18,7 @@ class Unpublishable(ValueError):
     """No broker could take this row as it is."""
 
 
-def compose(row: asyncpg.Record) -> Outgoing:
+def compose(row: asyncpg.Record) -> OutgoingMessage:
     event_type: str = row["event_type"]
     event_id = row["event_id"]
     headers = row["headers"]
@@ -51,7 +51,7 @@ def compose(row: asyncpg.Record) -> Outgoing:
             "traceparent": correlation.traceparent,
         },
     )
-    return Outgoing(EVENT_EXCHANGE, routing_key(event_type), body, properties)
+    return OutgoingMessage(EVENT_EXCHANGE, routing_key(event_type), body, properties)
 
 
 def _check_name(column: str, value: str) -> None:

@@ -13,9 +13,9 @@ from datetime import timedelta
 import structlog
 
 from event_relay import store
-from event_relay.courier import Courier
-from event_relay.ledger import Ledger
-from event_relay.sweep import Sweep
+from event_relay.claim_cursor import ClaimCursor
+from event_relay.ordered_publisher import OrderedPublisher
+from event_relay.recorder import Recorder
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
 from tablebell.outbox import Batch, Outbox, Position, blame_row, claim_one_by_one
@@ -40,8 +40,8 @@ class Relay:
         pool: Pool,
         outbox: Outbox,
         broker: Broker,
-        courier: Courier,
-        ledger: Ledger,
+        publisher: OrderedPublisher,
+        recorder: Recorder,
         partitions: Partitions,
         wakeup: Wakeup,
         batch_size: int,
@@ -51,8 +51,8 @@ class Relay:
         self._pool = pool
         self._outbox = outbox
         self._broker = broker
-        self._courier = courier
-        self._ledger = ledger
+        self._courier = publisher
+        self._ledger = recorder
         self._partitions = partitions
         self._wakeup = wakeup
         self._batch_size = batch_size
@@ -61,7 +61,7 @@ class Relay:
 
         self._deliveries = asyncio.TaskGroup()
         self._landing = asyncio.Event()
-        self._sweep = Sweep()
+        self._sweep = ClaimCursor()
         self._swept: frozenset[int] = frozenset()
         # On the monotonic clock.
         self._sweep_at = 0.0

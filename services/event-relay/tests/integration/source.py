@@ -6,7 +6,7 @@ import asyncpg
 
 from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool
-from tablebell.wakeups import Announcer
+from tablebell.wakeups import WakeupSender
 
 OPEN_OR_DEAD = ("PENDING", "PROCESSING", "FAILED", "DEAD")
 
@@ -25,7 +25,7 @@ class Source:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._outbox = Outbox(Level.EVENT)
-        self._announcer = Announcer(pool)
+        self._announcer = WakeupSender(pool)
 
     async def commit(self, *events: dict[str, Any]) -> list[int]:
         ids = await self._outbox.append(self._pool, events)

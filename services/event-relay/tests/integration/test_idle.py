@@ -10,7 +10,7 @@ from tablebell.testing import Database, eventually
 from .running import running_relay
 from .source import Source, event
 from .stream import Stream
-from .wire import Wire
+from .tcp_proxy import TcpProxy
 
 POLL = 0.5
 POLLS = 8
@@ -19,7 +19,7 @@ POLLS = 8
 async def test_an_idle_relay_asks_one_question_per_poll_and_nothing_else(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
-    wire = Wire(database.url_of("event_relay"))
+    wire = TcpProxy(database.url_of("event_relay"))
     async with wire.open(), running_relay(database, amqp_url, database_url=wire.url, relay_poll_seconds=POLL):
         await source.commit(event(1, 1))
         await eventually(lambda: stream.arrivals == [(1, 1)])
@@ -35,7 +35,7 @@ async def test_a_planned_event_costs_no_more_questions_until_its_time(
 ) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     await source.commit(*(event(aggregate, 1, available_at=tomorrow) for aggregate in range(100)))
-    wire = Wire(database.url_of("event_relay"))
+    wire = TcpProxy(database.url_of("event_relay"))
     async with wire.open(), running_relay(database, amqp_url, database_url=wire.url, relay_poll_seconds=POLL):
         await source.commit(event(1, 2))
         await eventually(lambda: stream.arrivals == [(1, 2)])

@@ -10,9 +10,9 @@ from functools import partial
 from notification_fanout.catch_up import CatchUp
 from notification_fanout.expander import Expander
 from notification_fanout.frame_backlog import FrameBacklog
+from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.gauges import Gauges
-from notification_fanout.listener import Listener
-from notification_fanout.live import Live
+from notification_fanout.listener import EventListener
 from notification_fanout.purge import Purge
 from notification_fanout.settings import Settings
 from tablebell import wakeups
@@ -20,7 +20,7 @@ from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
 from tablebell.loop import keep_running
-from tablebell.outbox import CLAIMING, Level
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, check, open_pool
@@ -30,14 +30,14 @@ from tablebell.retry import RetryPolicy
 from tablebell.settings import load
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
 from tablebell.tracing import configure_tracing
-from tablebell.wakeups import Wakeup, open_announcer
+from tablebell.wakeups import Wakeup, open_wakeup_sender
 from tablebell.web import health_app, serve
 
 SERVICE = "notification-fanout"
 PARTITION_NAMESPACE = 43
 # The same few statements, over partitioned tables: planning one costs as much as running it for a small batch. Each
 # finds its few rows by an index, however short the tables were when it was planned.
-PLANNED_ONCE = CLAIMING | {"plan_cache_mode": "force_generic_plan"}
+PLANNED_ONCE = CLAIM_PLANNER_SETTINGS | {"plan_cache_mode": "force_generic_plan"}
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
@@ -45,17 +45,17 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         open_pool(settings.database_url, SERVICE, settings.database_pool_size, PLANNED_ONCE) as pool,
         open_broker(settings.amqp_url, SERVICE) as consuming,
         open_broker(settings.amqp_url, SERVICE, for_publishing=True) as publishing,
-        open_announcer(pool) as announcer,
-        contextlib.aclosing(Live(publishing)) as live,
+        open_wakeup_sender(pool) as wakeup_sender,
+        contextlib.aclosing(FramePublisher(publishing)) as live,
         asyncio.TaskGroup() as tasks,
     ):
-        ear = wakeups.Listener(settings.database_url, SERVICE)
-        announced = ear.subscribe(Level.NOTIFICATION)
+        wakeup_listener = wakeups.WakeupListener(settings.database_url, SERVICE)
+        announced = wakeup_listener.subscribe(Level.NOTIFICATION)
         partitions = Partitions(settings.database_url, SERVICE, PARTITION_NAMESPACE, nothing_to_free, announced)
         expander = Expander(
             pool,
             live,
-            announcer,
+            wakeup_sender,
             partitions,
             batch_size=settings.batch_size,
             lease=timedelta(seconds=settings.lease_seconds),
@@ -66,7 +66,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         def announce() -> None:
             announced.now()
             if len(partitions.owned) < PARTITIONS:  # others expand too
-                announcer.announce(Level.NOTIFICATION)
+                wakeup_sender.announce(Level.NOTIFICATION)
 
         purge = Purge(pool, retention=timedelta(days=settings.retention_days))
         backlog = FrameBacklog(pool, live)
@@ -75,7 +75,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
                 consuming,
                 EVENT_QUEUES[audience],
                 DEAD_QUEUE,
-                Listener(audience, pool, live, announce).handle,
+                EventListener(audience, pool, live, announce).handle,
                 declare_events,
                 batch_size=settings.listener_batch_size,
                 linger_seconds=settings.listener_linger_seconds,
@@ -96,7 +96,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 
         for consumer in consumers:
             tasks.create_task(consumer.run(stop), name=consumer.queue)
-        tasks.create_task(ear.run(stop), name="ear")
+        tasks.create_task(wakeup_listener.run(stop), name="wakeup_listener")
         tasks.create_task(partitions.run(stop), name="partitions")
         tasks.create_task(
             keep_running("expander", expander.run_once, announced, settings.notification_poll_seconds, stop),

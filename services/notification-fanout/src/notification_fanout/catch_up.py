@@ -20,7 +20,7 @@ from tablebell.correlation import Correlation
 from tablebell.events import encode_event, routing_key
 from tablebell.people import Audience
 from tablebell.postgres import Pool
-from tablebell.rabbit import Delivery
+from tablebell.rabbit import ReceivedMessage
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +38,7 @@ class CatchUp:
         async with self._pool.acquire() as connection:
             await store.request_catch_up(connection, self._listener)
 
-    async def missing(self) -> AsyncIterator[Sequence[Delivery]]:
+    async def missing(self) -> AsyncIterator[Sequence[ReceivedMessage]]:
         async with self._pool.acquire() as connection:
             requested_at = await store.find_catch_up(connection, self._listener)
         if requested_at is None:
@@ -57,7 +57,7 @@ class CatchUp:
             return await store.list_unprocessed_events(connection, self._listener, REACH, after, self._batch_size)
 
 
-def _delivery(row: asyncpg.Record) -> Delivery:
+def _delivery(row: asyncpg.Record) -> ReceivedMessage:
     """The message that the relay makes of the row, as far as a listener reads it."""
     correlation = Correlation.from_headers(row["headers"] if isinstance(row["headers"], dict) else {})
     body = encode_event(
@@ -70,7 +70,7 @@ def _delivery(row: asyncpg.Record) -> Delivery:
         correlation_id=correlation.correlation_id,
         data_json=row["payload"],
     )
-    return Delivery(
+    return ReceivedMessage(
         tag=0,
         body=body,
         routing_key=routing_key(row["event_type"]),

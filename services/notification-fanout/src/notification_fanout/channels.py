@@ -19,7 +19,7 @@ ADDRESS_NAMES = {Channel.EMAIL: "e-mail address", Channel.SMS: "telephone number
 
 
 @dataclass(frozen=True, slots=True)
-class Undeliverable:
+class UndeliverableAddress:
     address: str
     reason: str
 
@@ -35,11 +35,11 @@ class Reader:
     event_types: Mapping[str, Mapping[str, bool]] = field(default_factory=dict)
     quiet_from: time | None = None
     quiet_until: time | None = None
-    undeliverable: Mapping[Channel, Undeliverable] = field(default_factory=dict)
+    undeliverable: Mapping[Channel, UndeliverableAddress] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
+class DeliveryContext:
     """What is to be told, as far as the choice of channels depends on it."""
 
     event_type: str
@@ -63,7 +63,7 @@ class Skip:
     reason: str
 
 
-def plan(reader: Reader, occasion: Occasion) -> list[Send | Skip]:
+def plan(reader: Reader, occasion: DeliveryContext) -> list[Send | Skip]:
     """One answer for each durable channel that this person has, or asked for."""
     return [
         _answer(reader, occasion, channel)
@@ -91,7 +91,7 @@ def _wish(reader: Reader, event_type: str, channel: Channel) -> bool | None:
     return None
 
 
-def _answer(reader: Reader, occasion: Occasion, channel: Channel) -> Send | Skip:
+def _answer(reader: Reader, occasion: DeliveryContext, channel: Channel) -> Send | Skip:
     address = SLACK_RECIPIENT if channel is Channel.SLACK else reader.addresses.get(channel) or None
     if _wish(reader, occasion.event_type, channel) is False:
         return Skip(channel, address, f"{channel} is switched off for {occasion.event_type} in the preferences")
@@ -107,7 +107,7 @@ def _answer(reader: Reader, occasion: Occasion, channel: Channel) -> Send | Skip
     return Send(channel, address, not_before)
 
 
-def _not_before(reader: Reader, occasion: Occasion) -> datetime:
+def _not_before(reader: Reader, occasion: DeliveryContext) -> datetime:
     if occasion.urgent or reader.quiet_from is None or reader.quiet_until is None:
         return occasion.now
     return quiet_end(occasion.now, reader.quiet_from, reader.quiet_until, _zone(reader.timezone)) or occasion.now

@@ -22,16 +22,16 @@ from uuid import UUID
 import asyncpg
 import structlog
 
-from notification_fanout import copies, store
+from notification_fanout import notifications, store
 from notification_fanout.audience import channels_for
-from notification_fanout.channels import Occasion, Reader, Send, plan, wants_live
-from notification_fanout.copies import Told
+from notification_fanout.channels import DeliveryContext, Reader, Send, plan, wants_live
+from notification_fanout.expiry import is_urgent, not_after
+from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import language_of
-from notification_fanout.live import Live
 from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION
+from notification_fanout.notifications import EventNotification
 from notification_fanout.render import Wording
-from notification_fanout.usefulness import is_urgent, not_after
-from tablebell.frames import Addressed, address, addressed
+from tablebell.frames import AddressedFrame, address, addressed
 from tablebell.outage import describe
 from tablebell.outbox import Batch, Failure, Level, Outbox, blame_row, bury_alone, claim_one_by_one
 from tablebell.partitions import Partitions
@@ -39,7 +39,7 @@ from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
 from tablebell.retry import RetryPolicy
 from tablebell.tracing import link, spanned
-from tablebell.wakeups import Announcer
+from tablebell.wakeups import WakeupSender
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ NO_PAUSE = timedelta(0)
 class Expansion:
     """What a batch came to, before L1 is told."""
 
-    frames: list[Addressed]
+    frames: list[AddressedFrame]
     written: Written
     orphans: list[int]
     """L1 rows whose notification or person is gone."""
@@ -65,8 +65,8 @@ class Expander:
     def __init__(
         self,
         pool: Pool,
-        live: Live,
-        announcer: Announcer,
+        live: FramePublisher,
+        wakeup_sender: WakeupSender,
         partitions: Partitions,
         *,
         batch_size: int,
@@ -76,7 +76,7 @@ class Expander:
     ) -> None:
         self._pool = pool
         self._live = live
-        self._announcer = announcer
+        self._announcer = wakeup_sender
         self._partitions = partitions
         self._batch_size = batch_size
         self._lease = lease
@@ -163,19 +163,19 @@ class Expander:
         user_types = [Audience(row["notification_type"]).user_type for row in rows]
         locked = await store.lock_events(connection, ids, user_types)
         standings = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
-        events = {row["id"]: copies.told(row, standings.get(row["id"])) for row in locked}
+        events = {row["id"]: notifications.told(row, standings.get(row["id"])) for row in locked}
         link(event.headers for event in events.values())
         people = {row["id"]: row for row in await store.find_readers(connection, ids, user_types)}
 
         wordings = Wordings()
-        frames: list[Addressed] = []
+        frames: list[AddressedFrame] = []
         sends: list[dict[str, Any]] = []
         for person in (people[identity] for identity in ids if identity in people):
-            event, reader = events[person["event_notification_id"]], copies.reader(person)
+            event, reader = events[person["event_notification_id"]], notifications.reader(person)
             sends += channel_sends(person, reader, event, wordings)
-            if wants_live(reader, event.event_type) and copies.left_because(person, event) is None:
+            if wants_live(reader, event.event_type) and notifications.left_because(person, event) is None:
                 to = address(person["user_type"], person["user_id"])
-                frames.append(addressed(copies.frame(person, event), [to]))
+                frames.append(addressed(notifications.frame(person, event), [to]))
         written = await store.append_channel_sends(connection, sends) if sends else []
         orphans = [row["id"] for row in rows if row["notification_id"] not in people]
         return Expansion(frames, written, orphans)
@@ -187,7 +187,7 @@ class Wordings:
     def __init__(self) -> None:
         self._made: dict[tuple[int, str], Wording] = {}
 
-    def of(self, event: Told, locale: str) -> Wording:
+    def of(self, event: EventNotification, locale: str) -> Wording:
         language = language_of(locale)
         key = event.id, language.code
         if key not in self._made:
@@ -195,10 +195,12 @@ class Wordings:
         return self._made[key]
 
 
-def channel_sends(person: asyncpg.Record, reader: Reader, event: Told, wordings: Wordings) -> list[dict[str, Any]]:
+def channel_sends(
+    person: asyncpg.Record, reader: Reader, event: EventNotification, wordings: Wordings
+) -> list[dict[str, Any]]:
     """The L2 rows of one person: to be sent, skipped or withdrawn, each with its reason."""
-    data, withdrawn = event.data, event.withdrawn_because or copies.left_because(person, event)
-    occasion = Occasion(
+    data, withdrawn = event.data, event.withdrawn_because or notifications.left_because(person, event)
+    occasion = DeliveryContext(
         event_type=event.event_type,
         allowed=channels_for(event.event_type),
         now=person["now"],

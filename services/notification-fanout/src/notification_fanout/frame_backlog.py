@@ -7,7 +7,7 @@ again.
 import structlog
 
 from notification_fanout import store
-from notification_fanout.live import Live
+from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.metrics import FRAMES
 from tablebell.frames import decode_frames
 from tablebell.postgres import Pool
@@ -20,7 +20,7 @@ POLL_SECONDS = 5.0
 
 
 class FrameBacklog:
-    def __init__(self, pool: Pool, live: Live, limit: int = 100) -> None:
+    def __init__(self, pool: Pool, live: FramePublisher, limit: int = 100) -> None:
         self._pool = pool
         self._live = live
         self._limit = limit

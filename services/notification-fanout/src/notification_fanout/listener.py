@@ -17,21 +17,21 @@ from uuid import UUID
 
 import asyncpg
 
-from notification_fanout import screens, store
+from notification_fanout import live_updates, store
 from notification_fanout.audience import PLANNED, is_told, properties_for
-from notification_fanout.incoming import Incoming, ReservationEvent, understand
+from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import languages
-from notification_fanout.live import Live
+from notification_fanout.message_parser import Incoming, ReservationEvent, parse_message
 from notification_fanout.metrics import BATCH_SIZE, CONSUMED, CREATED, DEAD, DUPLICATES, LATENCY, OUT_OF_ORDER
 from notification_fanout.render import Wording
 from tablebell.inbox import is_shared
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
-from tablebell.rabbit import Delivery, Done, Poison, Verdict
+from tablebell.rabbit import Handled, HandlingResult, Poison, ReceivedMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ListenerResult:
     """What a committed batch came to."""
 
     fresh: Sequence[Incoming]
@@ -41,21 +41,21 @@ class Outcome:
     late: int
 
 
-NOTHING = Outcome((), frozenset(), 0, 0)
+NOTHING = ListenerResult((), frozenset(), 0, 0)
 
 
-class Listener:
+class EventListener:
     """`announce` tells the expanders, here and elsewhere, that there is work for them."""
 
-    def __init__(self, audience: Audience, pool: Pool, live: Live, announce: Callable[[], None]) -> None:
+    def __init__(self, audience: Audience, pool: Pool, live: FramePublisher, announce: Callable[[], None]) -> None:
         self._audience = audience
         self._pool = pool
         self._live = live
         self._announce = announce
 
-    async def handle(self, batch: Sequence[Delivery]) -> list[Verdict]:
+    async def handle(self, batch: Sequence[ReceivedMessage]) -> list[HandlingResult]:
         """One verdict per message, after everything that follows from the good ones has been committed."""
-        understood = [understand(delivery) for delivery in batch]
+        understood = [parse_message(delivery) for delivery in batch]
         events = {each.event.event_id: each for each in understood if not isinstance(each, Poison)}
         outcome = await self._process(list(events.values())) if events else NOTHING
         if outcome.created:
@@ -64,7 +64,7 @@ class Listener:
         self._count(verdicts, outcome)
         return verdicts
 
-    async def _process(self, events: Sequence[Incoming]) -> Outcome:
+    async def _process(self, events: Sequence[Incoming]) -> ListenerResult:
         async with self._pool.acquire() as connection, connection.transaction():
             claimed = await self._claim(connection, events)
             fresh = sorted((each for each in events if claimed[each.event.event_id]["is_new"]), key=_version)
@@ -73,10 +73,10 @@ class Listener:
             if told:
                 rows = [self._row(position, each) for position, each in enumerate(told)]
                 created, late = await store.append_notifications(connection, rows, self._audience)
-            frames = await screens.frames_after(connection, self._audience, fresh)
+            frames = await live_updates.frames_after(connection, self._audience, fresh)
             await self._live.emit(connection, frames)
         unknown = {identity for identity, row in claimed.items() if not row["is_known"]}
-        return Outcome(fresh, frozenset(unknown), created, late)
+        return ListenerResult(fresh, frozenset(unknown), created, late)
 
     async def _claim(self, connection: Connection, events: Sequence[Incoming]) -> dict[UUID, asyncpg.Record]:
         reservations = [each.data if isinstance(each, ReservationEvent) else None for each in events]
@@ -115,7 +115,7 @@ class Listener:
             "texts": {code: (text.title, text.body) for code, text in wordings.items()},
         }
 
-    def _count(self, verdicts: Sequence[Verdict], outcome: Outcome) -> None:
+    def _count(self, verdicts: Sequence[HandlingResult], outcome: ListenerResult) -> None:
         listener, now = self._audience.listener, datetime.now(UTC)
         dead = sum(isinstance(verdict, Poison) for verdict in verdicts)
         BATCH_SIZE.labels(listener).observe(len(verdicts))
@@ -134,10 +134,10 @@ def _version(incoming: Incoming) -> int:
     return incoming.event.aggregate_version
 
 
-def _verdict(understood: Incoming | Poison, unknown: frozenset[UUID]) -> Verdict:
+def _verdict(understood: Incoming | Poison, unknown: frozenset[UUID]) -> HandlingResult:
     if isinstance(understood, Poison):
         return understood
     if isinstance(understood, ReservationEvent) and understood.event.event_id in unknown:
         data = understood.data
         return Poison(f"restaurant {data.restaurant_id} or customer {data.customer_id} does not exist")
-    return Done()
+    return Handled()

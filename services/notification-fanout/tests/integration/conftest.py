@@ -7,7 +7,7 @@ from tablebell.postgres import Pool
 from tablebell.rabbit import Broker
 from tablebell.testing import Database
 
-from .stage import Stage
+from .harness import Stage
 
 
 @pytest.fixture

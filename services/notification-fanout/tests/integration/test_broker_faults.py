@@ -11,15 +11,15 @@ import pytest
 
 from notification_fanout.catch_up import CatchUp
 from notification_fanout.frame_backlog import FrameBacklog
-from notification_fanout.live import Live
+from notification_fanout.frame_publisher import FramePublisher
 from tablebell.events import Actor, EventType
-from tablebell.frames import Addressed, encode_frames
+from tablebell.frames import AddressedFrame, encode_frames
 from tablebell.people import Audience, UserType
 from tablebell.rabbit import Broker
 from tablebell.testing import Servers, eventually, free_port
 from tablebell.topology import EVENT_QUEUES, declare_events
 
-from .stage import SLOT, Stage, data, frames_of, message, requested
+from .harness import SLOT, Stage, data, frames_of, message, requested
 
 MARCO = Actor(user_type=UserType.RESTAURANT_USER, user_id=51, name="Marco Riva")
 
@@ -61,7 +61,7 @@ async def test_during_an_alarm_the_queues_drain_and_the_frames_come_when_it_is_o
     stage: Stage, servers: Servers
 ) -> None:
     port, count = free_port(), 60
-    async with stage.screens() as frames:
+    async with stage.live_updates() as frames:
         reservations = [await stage.reserve(slot_time=SLOT + timedelta(hours=hours)) for hours in range(count)]
         asked = [requested(reservation) for reservation in reservations]
         decided = [
@@ -97,9 +97,9 @@ async def test_during_an_alarm_the_queues_drain_and_the_frames_come_when_it_is_o
 
 
 async def test_stored_frames_go_out_in_their_order_and_new_ones_wait_behind_them(stage: Stage) -> None:
-    live, away = Live(stage.broker), Live(Broker(stage.amqp_url, "never connected"))
-    frames = [Addressed(["CUSTOMER:5"], orjson.dumps({"type": "read", "n": number})) for number in range(30)]
-    async with stage.screens() as seen:
+    live, away = FramePublisher(stage.broker), FramePublisher(Broker(stage.amqp_url, "never connected"))
+    frames = [AddressedFrame(["CUSTOMER:5"], orjson.dumps({"type": "read", "n": number})) for number in range(30)]
+    async with stage.live_updates() as seen:
         for frame in frames[:20]:
             async with stage.pool.acquire() as connection, connection.transaction():
                 await away.emit(connection, [frame])
@@ -115,18 +115,20 @@ async def test_stored_frames_go_out_in_their_order_and_new_ones_wait_behind_them
 
 
 async def test_frames_of_a_transaction_that_is_undone_are_not_stored(stage: Stage) -> None:
-    away = Live(Broker(stage.amqp_url, "never connected"))
+    away = FramePublisher(Broker(stage.amqp_url, "never connected"))
     async with stage.pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
-        await away.emit(connection, [Addressed(["CUSTOMER:5"], b"{}")])
+        await away.emit(connection, [AddressedFrame(["CUSTOMER:5"], b"{}")])
         await transaction.rollback()
     assert await stage.count("live_frame") == 0
 
 
 async def test_one_replica_publishes_stored_frames_at_a_time(stage: Stage) -> None:
-    await stage.pool.execute("INSERT INTO live_frame (message) VALUES ($1)", encode_frames([Addressed(["A:1"], b"{}")]))
-    live = Live(stage.broker)
+    await stage.pool.execute(
+        "INSERT INTO live_frame (message) VALUES ($1)", encode_frames([AddressedFrame(["A:1"], b"{}")])
+    )
+    live = FramePublisher(stage.broker)
     backlog = FrameBacklog(stage.pool, live)
     async with stage.pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext('notification-fanout live frames'))")

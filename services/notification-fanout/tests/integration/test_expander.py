@@ -13,8 +13,8 @@ import pytest
 from notification_fanout import listener
 from notification_fanout.__main__ import PARTITION_NAMESPACE, nothing_to_free
 from notification_fanout.expander import Expander
+from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.gauges import Gauges
-from notification_fanout.live import Live
 from notification_fanout.metrics import OVERDUE
 from tablebell.events import EventType
 from tablebell.lifecycle import Stop
@@ -22,12 +22,12 @@ from tablebell.outage import OUTAGES
 from tablebell.outbox import Level
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
-from tablebell.rabbit import Broker, Outgoing
+from tablebell.rabbit import Broker, OutgoingMessage
 from tablebell.retry import RetryPolicy
 from tablebell.testing import eventually
-from tablebell.wakeups import Announcer, Listener, Wakeup
+from tablebell.wakeups import Wakeup, WakeupListener, WakeupSender
 
-from .stage import Stage, data, delivered, frames_of, message, requested
+from .harness import Stage, data, delivered, frames_of, message, requested
 
 
 @asynccontextmanager
@@ -42,8 +42,8 @@ async def expander(
         await eventually(lambda: len(partitions.owned) == PARTITIONS)
         yield Expander(
             pool,
-            Live(broker or stage.broker),
-            Announcer(stage.pool),
+            FramePublisher(broker or stage.broker),
+            WakeupSender(stage.pool),
             partitions,
             batch_size=500,
             lease=timedelta(seconds=30),
@@ -53,9 +53,9 @@ async def expander(
         await owning
 
 
-async def tell(stage: Stage, *messages: Outgoing, audience: Audience = Audience.RESTAURANT) -> None:
+async def tell(stage: Stage, *messages: OutgoingMessage, audience: Audience = Audience.RESTAURANT) -> None:
     """Up to L1 and no further."""
-    telling = listener.Listener(audience, stage.pool, Live(stage.broker), lambda: None)
+    telling = listener.EventListener(audience, stage.pool, FramePublisher(stage.broker), lambda: None)
     await telling.handle([delivered(each) for each in messages])
 
 
@@ -160,7 +160,7 @@ async def test_what_was_decided_before_it_was_expanded_is_withdrawn_and_shown_as
     reservation_id = await stage.reserve()
     await tell(stage, requested(reservation_id))
     await act(stage, reservation_id)
-    async with stage.screens() as frames, expander(stage) as expanding:
+    async with stage.live_updates() as frames, expander(stage) as expanding:
         await expanding.run_once()
         await eventually(lambda: len(frames) == 3)
     outcomes = await stage.pool.fetch("SELECT is_sent, outcome, last_error FROM notification_channel_send")
@@ -200,7 +200,7 @@ async def test_who_has_left_the_restaurant_or_the_agency_is_told_nothing_of_it(s
     await stage.pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
     await stage.pool.execute("UPDATE restaurant_users SET restaurant_id = 11 WHERE id = 50")
     await stage.pool.execute("UPDATE agency_users SET agency_id = 8 WHERE id = 70")
-    async with stage.screens() as frames, expander(stage) as expanding:
+    async with stage.live_updates() as frames, expander(stage) as expanding:
         await expanding.run_once()
         await eventually(lambda: len(frames) == 2)
     assert [to for to, _ in frames_of(frames, "notification")] == [("RESTAURANT_USER:51",), ("RESTAURANT_USER:52",)]
@@ -222,7 +222,7 @@ async def test_while_rabbitmq_is_away_mail_goes_on_and_the_frames_come_later(sta
     assert await stage.count("notification_channel_send", "is_sent IS NULL") == 9
     assert await stage.count("notification_outbox", "status = 'PUBLISHED'") == 3
     assert await stage.count("live_frame") == 1
-    async with stage.screens() as frames, stage.replica():
+    async with stage.live_updates() as frames, stage.replica():
         await eventually(lambda: len(frames) == 3)
         await eventually(lambda: stage.is_empty("live_frame"))
     assert await stage.count("notification_channel_send") == 9
@@ -253,7 +253,7 @@ async def test_a_crash_between_the_frames_and_the_commit_sends_the_frames_again_
         " FOR EACH ROW EXECUTE FUNCTION crash()"
     )
     await tell(stage, requested(1))
-    async with stage.screens() as frames, expander(stage) as expanding:
+    async with stage.live_updates() as frames, expander(stage) as expanding:
         with pytest.raises(asyncpg.RaiseError, match="crash at the commit"):
             await expanding.run_once()
         await eventually(lambda: len(frames) == 6)  # the batch, and once more row by row
@@ -357,10 +357,10 @@ async def test_a_batch_takes_as_many_statements_for_many_rows_as_for_one(stage: 
 
 
 async def test_l2_is_announced_when_there_is_something_to_send(stage: Stage, stop: Stop) -> None:
-    ear = Listener(stage.database.url, "test")
-    wakeup = ear.subscribe(Level.CHANNEL_SEND)
-    listening = asyncio.create_task(ear.run(stop))
-    await eventually(lambda: ear.connected)
+    wakeup_listener = WakeupListener(stage.database.url, "test")
+    wakeup = wakeup_listener.subscribe(Level.CHANNEL_SEND)
+    listening = asyncio.create_task(wakeup_listener.run(stop))
+    await eventually(lambda: wakeup_listener.connected)
     assert await wakeup.wait(5, stop)  # the one that every new connection begins with
     await tell(stage, requested(1))
     async with expander(stage) as expanding:

@@ -2,7 +2,7 @@
 
 from tablebell.testing import eventually
 
-from .stage import Stage, requested
+from .harness import Stage, requested
 
 EVENTS = 20
 PEOPLE = 7
@@ -35,7 +35,7 @@ SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint
 
 
 async def test_no_statement_reads_the_history(stage: Stage) -> None:
-    async with stage.screens() as frames, stage.replica():
+    async with stage.live_updates() as frames, stage.replica():
         await stage.tell(requested(1))
         await eventually(lambda: len(frames) == PEOPLE)
         await stage.pool.execute(HISTORY)

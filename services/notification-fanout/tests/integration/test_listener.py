@@ -7,19 +7,19 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from notification_fanout.listener import Listener
-from notification_fanout.live import Live
+from notification_fanout.frame_publisher import FramePublisher
+from notification_fanout.listener import EventListener
 from tablebell.events import EventType
 from tablebell.people import Audience
 from tablebell.postgres import Pool
-from tablebell.rabbit import Done, Poison
+from tablebell.rabbit import Handled, Poison
 from tablebell.testing import eventually
 
-from .stage import SLOT, Stage, data, delivered, message, raw, requested
+from .harness import SLOT, Stage, data, delivered, message, raw, requested
 
 
-def listener(stage: Stage, pool: Pool, audience: Audience = Audience.RESTAURANT) -> Listener:
-    return Listener(audience, pool, Live(stage.broker), lambda: None)
+def listener(stage: Stage, pool: Pool, audience: Audience = Audience.RESTAURANT) -> EventListener:
+    return EventListener(audience, pool, FramePublisher(stage.broker), lambda: None)
 
 
 async def test_the_same_message_ten_times_to_three_replicas_makes_everything_once(stage: Stage) -> None:
@@ -49,7 +49,7 @@ async def test_replicas_that_hold_the_same_messages_at_the_same_time_create_ever
     batch = [delivered(requested(number)) for number in range(1, 21)]
     replicas = [listener(stage, stage.pool) for _ in range(5)]
     verdicts = await asyncio.gather(*(each.handle(random.sample(batch, len(batch))) for each in replicas))
-    assert all(verdict == Done() for line in verdicts for verdict in line)
+    assert all(verdict == Handled() for line in verdicts for verdict in line)
     assert await stage.count("processed_event") == 20
     assert await stage.count("notification_restaurant") == 60
     assert await stage.count("notification_outbox") == 60
@@ -61,14 +61,14 @@ async def test_an_event_whose_processing_was_forgotten_is_told_to_nobody_again(s
     await listener(stage, stage.pool).handle([delivered(old)])
     await stage.pool.execute("DELETE FROM processed_event")
     verdicts = await listener(stage, stage.pool).handle([delivered(old), delivered(new)])
-    assert verdicts == [Done(), Done()]
+    assert verdicts == [Handled(), Handled()]
     assert await stage.count("event_notification") == 2
     assert await stage.count("notification") == await stage.count("notification_outbox") == 6
 
 
 async def test_a_message_twice_in_one_batch_counts_once(stage: Stage) -> None:
     once = delivered(requested(1))
-    assert await listener(stage, stage.pool).handle([once, once, once]) == [Done(), Done(), Done()]
+    assert await listener(stage, stage.pool).handle([once, once, once]) == [Handled(), Handled(), Handled()]
     assert await stage.count("notification_restaurant") == 3
 
 
@@ -122,7 +122,7 @@ async def test_a_message_whose_restaurant_appears_later_can_be_told_then(stage: 
     handle = listener(stage, stage.pool).handle
     assert isinstance((await handle(batch))[0], Poison)
     await stage.pool.execute("INSERT INTO restaurant (id, name) VALUES (12, 'New')")
-    assert await handle(batch) == [Done()]
+    assert await handle(batch) == [Handled()]
 
 
 async def test_a_message_is_acked_after_the_commit_and_not_before(stage: Stage) -> None:

@@ -10,7 +10,7 @@ from tablebell.events import EventType
 from tablebell.people import Audience
 from tablebell.testing import eventually
 
-from .stage import Stage, data, message, requested
+from .harness import Stage, data, message, requested
 from .test_expander import around, expander, tell
 
 NIGHT = (

@@ -7,13 +7,13 @@ from tablebell.events import Actor, EventType
 from tablebell.people import Audience, UserType
 from tablebell.testing import eventually
 
-from .stage import SLOT, Stage, data, frames_of, message, requested
+from .harness import SLOT, Stage, data, frames_of, message, requested
 
 PEOPLE = {Audience.RESTAURANT: 3, Audience.CUSTOMER: 1, Audience.ADMIN: 2, Audience.AGENCY: 1}
 
 
 async def test_one_reservation_reaches_seven_people_by_all_their_channels(stage: Stage) -> None:
-    async with stage.screens() as frames, stage.replica():
+    async with stage.live_updates() as frames, stage.replica():
         await stage.tell(requested(1))
         await eventually(lambda: stage.processed(1))
         await eventually(lambda: len(frames) == 7)
@@ -89,7 +89,7 @@ async def test_a_reservation_without_an_agency_concerns_none(stage: Stage) -> No
 async def test_each_audience_sees_only_what_it_may(stage: Stage) -> None:
     marco = Actor(user_type=UserType.RESTAURANT_USER, user_id=51, name="Marco Riva")
     reservation = data(1, note="peanut allergy", actor=marco, action="REJECTED", status="CANCELLED")
-    async with stage.screens() as frames, stage.replica():
+    async with stage.live_updates() as frames, stage.replica():
         await stage.tell(message(EventType.RESERVATION_CANCELLED, reservation | {"unheardOf": "secret"}, version=2))
         await eventually(lambda: len(frames) == 7)
         await eventually(lambda: stage.processed(1))
@@ -107,7 +107,7 @@ async def test_each_audience_sees_only_what_it_may(stage: Stage) -> None:
 
 
 async def test_the_live_frame_is_what_the_inbox_shows(stage: Stage) -> None:
-    async with stage.screens() as frames, stage.replica():
+    async with stage.live_updates() as frames, stage.replica():
         await stage.tell(requested(1))
         await eventually(lambda: len(frames) == 7)
     ((_, frame),) = [each for each in frames_of(frames, "notification") if each[0] == ("RESTAURANT_USER:50",)]

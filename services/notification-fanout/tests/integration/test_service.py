@@ -10,7 +10,7 @@ from notification_fanout.purge import Purge
 from tablebell.postgres import open_pool
 from tablebell.testing import Servers, eventually, free_port
 
-from .stage import Stage, requested
+from .harness import Stage, requested
 
 
 async def test_metrics_tell_what_each_listener_did(stage: Stage) -> None:

@@ -8,7 +8,16 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from notification_fanout.audience import channels_for
-from notification_fanout.channels import Occasion, Reader, Send, Skip, Undeliverable, plan, quiet_end, wants_live
+from notification_fanout.channels import (
+    DeliveryContext,
+    Reader,
+    Send,
+    Skip,
+    UndeliverableAddress,
+    plan,
+    quiet_end,
+    wants_live,
+)
 from tablebell.events import EventType
 from tablebell.people import Channel, UserType
 
@@ -18,7 +27,7 @@ READER = Reader(
     timezone="Europe/Rome",
     addresses={Channel.EMAIL: "g@porto.example", Channel.SMS: "+39333", Channel.PUSH: "token"},
 )
-OCCASION = Occasion(
+OCCASION = DeliveryContext(
     event_type="RESERVATION_CHANGED",
     allowed=channels_for(EventType.RESERVATION_CHANGED),
     now=NOW,
@@ -29,7 +38,7 @@ QUIET_READER = replace(READER, quiet_from=time(22), quiet_until=time(8))
 MORNING = datetime(2026, 11, 17, 7, 0, tzinfo=UTC)
 
 
-def by_channel(reader: Reader, occasion: Occasion = OCCASION) -> dict[Channel, Send | Skip]:
+def by_channel(reader: Reader, occasion: DeliveryContext = OCCASION) -> dict[Channel, Send | Skip]:
     return {answer.channel: answer for answer in plan(reader, occasion)}
 
 
@@ -83,11 +92,11 @@ def test_a_missing_address_is_a_reason() -> None:
 
 
 def test_an_address_that_a_provider_called_dead_is_skipped_until_there_is_another() -> None:
-    reader = replace(READER, undeliverable={Channel.SMS: Undeliverable("+39333", "unsubscribed")})
+    reader = replace(READER, undeliverable={Channel.SMS: UndeliverableAddress("+39333", "unsubscribed")})
     sms = by_channel(reader)[Channel.SMS]
     assert isinstance(sms, Skip)
     assert "unsubscribed" in sms.reason
-    moved = replace(reader, undeliverable={Channel.SMS: Undeliverable("+39000", "unsubscribed")})
+    moved = replace(reader, undeliverable={Channel.SMS: UndeliverableAddress("+39000", "unsubscribed")})
     assert isinstance(by_channel(moved)[Channel.SMS], Send)
 
 

@@ -14,7 +14,7 @@ from tablebell.postgres import check, open_pool
 from tablebell.purging import keep_purging
 from tablebell.settings import load
 from tablebell.tracing import configure_tracing
-from tablebell.wakeups import open_announcer
+from tablebell.wakeups import open_wakeup_sender
 from tablebell.web import serve
 
 SERVICE = "reservation-api"
@@ -24,12 +24,12 @@ PURGE_SECONDS = 600.0
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
         open_pool(settings.database_url, SERVICE, settings.database_pool_size) as pool,
-        open_announcer(pool) as announcer,
+        open_wakeup_sender(pool) as wakeup_sender,
         asyncio.TaskGroup() as tasks,
     ):
         idempotency = Idempotency(pool)
         health = Health(stop, {"postgres": partial(check, pool)})
-        app = build_app(settings, pool, announcer, idempotency, health)
+        app = build_app(settings, pool, wakeup_sender, idempotency, health)
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
         purging = keep_purging("idempotency-keys", idempotency.purge_once, PURGE_SECONDS, stop)
         tasks.create_task(purging, name="purge")

@@ -11,9 +11,9 @@ from pydantic import ConfigDict, StrictBool, model_validator
 
 from reservation_api import store
 from reservation_api.paging import Page, decode, encode
+from reservation_api.schemas import Body, Id, Text
 from reservation_api.transaction import in_transaction
-from reservation_api.wire import Body, Id, Text
-from tablebell.events import Wire
+from tablebell.events import CamelModel
 from tablebell.people import Channel, UserType
 from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
@@ -22,7 +22,7 @@ MOST_AT_ONCE = 1000
 TABLE = "undeliverable_address"
 
 
-class UndeliverableAddress(Wire):
+class UndeliverableAddress(CamelModel):
     id: int
     user_type: UserType
     user_id: int
@@ -56,7 +56,7 @@ class AddressSelection(Body):
         return self
 
 
-class ClearedAddresses(Wire):
+class ClearedAddresses(CamelModel):
     dry_run: bool
     addresses: list[UndeliverableAddress]
     """The marks that were, or with a dry run would be, cleared."""

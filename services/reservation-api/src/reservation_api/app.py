@@ -11,20 +11,21 @@ from fastapi_offline import FastAPIOffline
 from starlette.responses import HTMLResponse
 
 from reservation_api.address_admin import AddressAdmin
-from reservation_api.asking import Asking
 from reservation_api.auth import Auth
-from reservation_api.bodies import StrictBodies
-from reservation_api.deciding import Deciding
+from reservation_api.body_limit import BodyLimit
+from reservation_api.create_reservation import CreateReservation
 from reservation_api.idempotency import Idempotency
 from reservation_api.inbox import Inbox
-from reservation_api.observing import Observed
+from reservation_api.notification_actions import NotificationActions
 from reservation_api.outbox_admin import OutboxAdmin
-from reservation_api.preferences import PreferenceBook
+from reservation_api.preferences import PreferenceService
 from reservation_api.problem import ProblemBody, answer_with_problems
 from reservation_api.protecting import Protected, page_policy
 from reservation_api.ratelimit import RateLimit
+from reservation_api.request_middleware import RequestMiddleware
+from reservation_api.reservation_commands import ReservationCommands
+from reservation_api.reservation_history import ReservationHistory
 from reservation_api.reservations import Reservations
-from reservation_api.responding import Responding
 from reservation_api.restaurants import Restaurants
 from reservation_api.routes.admin import admin_routes
 from reservation_api.routes.customer import customer_routes
@@ -32,11 +33,10 @@ from reservation_api.routes.me import me_routes
 from reservation_api.routes.notifications import notification_routes
 from reservation_api.routes.restaurant import restaurant_routes
 from reservation_api.settings import Settings
-from reservation_api.trace import Tracing
 from tablebell.health import Health
 from tablebell.postgres import Pool
 from tablebell.tokens import TokenVerifier
-from tablebell.wakeups import Announcer
+from tablebell.wakeups import WakeupSender
 from tablebell.web import mount_health
 
 DESCRIPTION = """
@@ -61,7 +61,7 @@ TAGS = [
 
 
 def build_app(
-    settings: Settings, pool: Pool, announcer: Announcer, idempotency: Idempotency, health: Health
+    settings: Settings, pool: Pool, wakeup_sender: WakeupSender, idempotency: Idempotency, health: Health
 ) -> FastAPI:
     app = FastAPIOffline(
         docs_url=None,
@@ -79,18 +79,24 @@ def build_app(
     )
     restaurants = Restaurants(settings.restaurant_cache_seconds)
     reservations = Reservations(pool)
-    deciding = Deciding(pool, restaurants, announcer, horizon=horizon, limits=settings.limits)
-    asking = Asking(pool, restaurants, idempotency, announcer, horizon=horizon, limits=settings.limits)
+    commands = ReservationCommands(pool, restaurants, wakeup_sender, horizon=horizon, limits=settings.limits)
+    create_reservation = CreateReservation(
+        pool, restaurants, idempotency, wakeup_sender, horizon=horizon, limits=settings.limits
+    )
 
-    app.include_router(customer_routes(auth, asking, reservations, deciding))
-    app.include_router(restaurant_routes(auth, reservations, deciding))
-    app.include_router(notification_routes(auth, Inbox(pool, announcer), Responding(pool, deciding, announcer)))
-    app.include_router(me_routes(auth, PreferenceBook(pool)))
-    app.include_router(admin_routes(auth, OutboxAdmin(pool, announcer), AddressAdmin(pool), Tracing(pool)))
+    app.include_router(customer_routes(auth, create_reservation, reservations, commands))
+    app.include_router(restaurant_routes(auth, reservations, commands))
+    app.include_router(
+        notification_routes(auth, Inbox(pool, wakeup_sender), NotificationActions(pool, commands, wakeup_sender))
+    )
+    app.include_router(me_routes(auth, PreferenceService(pool)))
+    app.include_router(
+        admin_routes(auth, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
+    )
     mount_health(app, health)
 
     answer_with_problems(app)
-    app.add_middleware(StrictBodies, limit=settings.body_limit_bytes)
+    app.add_middleware(BodyLimit, limit=settings.body_limit_bytes)
     app.add_middleware(
         CORSMiddleware,
         allow_origins=settings.cors_allowed_origins,
@@ -98,7 +104,7 @@ def build_app(
         allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "X-Correlation-Id", "traceparent"],
         expose_headers=["Retry-After", "X-Correlation-Id"],
     )
-    app.add_middleware(Observed)
+    app.add_middleware(RequestMiddleware)
     app.add_middleware(Protected)  # added last: the outermost
     describe(app)
     return app

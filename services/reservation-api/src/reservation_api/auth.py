@@ -12,7 +12,7 @@ from fastapi import Depends
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from structlog.contextvars import bind_contextvars
 
-from reservation_api.problem import Kind, Problem
+from reservation_api.problem import Problem, ProblemType
 from reservation_api.ratelimit import RateLimit
 from tablebell.people import UserType
 from tablebell.tokens import BadToken, Identity, TokenVerifier
@@ -37,24 +37,24 @@ class Auth:
             bind_contextvars(user_type=identity.user_type, user_id=identity.user_id)
             wait = self._limit.take((identity.user_type, identity.user_id))
             if wait:
-                raise Problem(Kind.TOO_MANY_REQUESTS, headers={"Retry-After": str(math.ceil(wait))})
+                raise Problem(ProblemType.TOO_MANY_REQUESTS, headers={"Retry-After": str(math.ceil(wait))})
             if identity.user_type not in allowed:
-                raise Problem(Kind.NOT_FOR_THIS_USER, f"A {identity.user_type} may not do that.")
+                raise Problem(ProblemType.NOT_FOR_THIS_USER, f"A {identity.user_type} may not do that.")
             return identity
 
         return identify
 
     async def _verify(self, credentials: HTTPAuthorizationCredentials | None) -> Identity:
         if credentials is None:
-            raise Problem(Kind.NO_VALID_TOKEN, headers={"WWW-Authenticate": "Bearer"})
+            raise Problem(ProblemType.NO_VALID_TOKEN, headers={"WWW-Authenticate": "Bearer"})
         try:
             return await self._verifier.verify(credentials.credentials)
         except BadToken as error:
             raise Problem(
-                Kind.NO_VALID_TOKEN, str(error), headers={"WWW-Authenticate": 'Bearer error="invalid_token"'}
+                ProblemType.NO_VALID_TOKEN, str(error), headers={"WWW-Authenticate": 'Bearer error="invalid_token"'}
             ) from None
 
 
 def unknown_user() -> Problem:
     """The token is good, but whom it names is gone."""
-    return Problem(Kind.NO_VALID_TOKEN, "The token's user is not known.", headers={"WWW-Authenticate": "Bearer"})
+    return Problem(ProblemType.NO_VALID_TOKEN, "The token's user is not known.", headers={"WWW-Authenticate": "Bearer"})

@@ -14,7 +14,7 @@ import asyncpg
 from pydantic import BaseModel
 
 from reservation_api import store
-from reservation_api.problem import Kind, Problem
+from reservation_api.problem import Problem, ProblemType
 from reservation_api.transaction import in_transaction
 from tablebell.people import UserType
 from tablebell.postgres import Connection, Pool
@@ -58,16 +58,16 @@ class Idempotency:
         try:
             return await in_transaction(self._pool, claim_and_work)
         except asyncpg.LockNotAvailableError:
-            raise Problem(Kind.STILL_RUNNING, headers={"Retry-After": "1"}) from None
+            raise Problem(ProblemType.STILL_RUNNING, headers={"Retry-After": "1"}) from None
 
     async def _repeat(
         self, connection: Connection, owner: Owner, key: str, request_hash: bytes, answer_type: type[AnswerT]
     ) -> AnswerT:
         row = await store.find_key(connection, owner, key)
         if row is None or row["response"] is None:
-            raise Problem(Kind.STILL_RUNNING, headers={"Retry-After": "1"})
+            raise Problem(ProblemType.STILL_RUNNING, headers={"Retry-After": "1"})
         if row["request_hash"] != request_hash:
-            raise Problem(Kind.KEY_REUSED, "Use a new Idempotency-Key for a new request.")
+            raise Problem(ProblemType.KEY_REUSED, "Use a new Idempotency-Key for a new request.")
         return answer_type.model_validate(row["response"])
 
     async def purge_once(self) -> bool:

@@ -10,25 +10,25 @@ from typing import Any
 from asyncpg import Record
 
 from reservation_api import store
+from reservation_api.event_factory import notification_event
 from reservation_api.paging import Page, decode, encode
 from reservation_api.people import Person, find_person
 from reservation_api.problem import not_found
-from reservation_api.telling import notification_event
+from reservation_api.schemas import LARGEST_ID
 from reservation_api.transaction import in_transaction
-from reservation_api.wire import LARGEST_ID
-from tablebell.events import EventType, NotificationData, Wire
+from tablebell.events import CamelModel, EventType, NotificationData
 from tablebell.inbox import NotificationView, Resolution, actions_of
 from tablebell.outbox import Level
 from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
-from tablebell.wakeups import Announcer
+from tablebell.wakeups import WakeupSender
 
 
-class UnreadCount(Wire):
+class UnreadCount(CamelModel):
     unread: int
 
 
-class ReadAll(Wire):
+class ReadAll(CamelModel):
     read: int
     """How many were unread before."""
 
@@ -61,9 +61,9 @@ def view(row: store.Row) -> NotificationView:
 
 
 class Inbox:
-    def __init__(self, pool: Pool, announcer: Announcer) -> None:
+    def __init__(self, pool: Pool, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
-        self._announcer = announcer
+        self._announcer = wakeup_sender
 
     async def page(self, identity: Identity, *, unread: bool, cursor: str | None, limit: int) -> Page[NotificationView]:
         (before,) = decode(cursor, 1) if cursor else (LARGEST_ID,)
@@ -113,8 +113,8 @@ async def _mark(connection: Connection, person: Person, unread: Sequence[Record]
         await store.mark_shared_read(connection, shared, person.user_id, at)
     if own:
         await store.mark_read(connection, *person.key, own)
-    told = [row for row in unread if row["shared_read"]] if everything else unread
-    events = [_read_event(person, at, row) for row in told]
+    on_committed = [row for row in unread if row["shared_read"]] if everything else unread
+    events = [_read_event(person, at, row) for row in on_committed]
     if everything:
         # The reader's own screens are told once; the others only of what they share.
         data = NotificationData(

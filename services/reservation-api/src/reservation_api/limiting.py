@@ -3,7 +3,7 @@
 from reservation_api import store
 from reservation_api.domain.limits import Limits, reason
 from reservation_api.metrics import LIMITS_REACHED
-from reservation_api.problem import FieldError, Kind, Problem
+from reservation_api.problem import FieldError, Problem, ProblemType
 
 
 def limit_problem(row: store.Row, limits: Limits, field: str) -> Problem:
@@ -11,5 +11,5 @@ def limit_problem(row: store.Row, limits: Limits, field: str) -> Problem:
     LIMITS_REACHED.labels(row["reached"]).inc()
     detail = reason(row["reached"], limits)
     if row["reached"] == "table_gap":
-        return Problem(Kind.DOUBLE_BOOKING, detail, errors=[FieldError(field=field, message=detail)])
-    return Problem(Kind.LIMIT_REACHED, detail, headers={"Retry-After": str(row["retry_seconds"])})
+        return Problem(ProblemType.DOUBLE_BOOKING, detail, errors=[FieldError(field=field, message=detail)])
+    return Problem(ProblemType.LIMIT_REACHED, detail, headers={"Retry-After": str(row["retry_seconds"])})

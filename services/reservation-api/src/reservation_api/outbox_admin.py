@@ -14,14 +14,14 @@ from pydantic import ConfigDict, Field, StrictBool, model_validator
 from reservation_api import store
 from reservation_api.outdated import Outdated, close_outdated, find_outdated
 from reservation_api.paging import Page, decode, encode
-from reservation_api.problem import Kind, Problem
+from reservation_api.problem import Problem, ProblemType
+from reservation_api.schemas import Body, Id, Text
 from reservation_api.transaction import in_transaction
-from reservation_api.wire import Body, Id, Text
-from tablebell.events import Wire
+from tablebell.events import CamelModel
 from tablebell.outbox import Count, CountDone, Level, Outbox
 from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
-from tablebell.wakeups import Announcer
+from tablebell.wakeups import WakeupSender
 
 LEVELS = tuple(Level)
 MOST_AT_ONCE = 1000
@@ -29,7 +29,7 @@ MOST_AT_ONCE = 1000
 Intent = Literal["requeue", "discard"]
 
 
-class StatusCount(Wire):
+class StatusCount(CamelModel):
     level: Level
     status: str
     rows: int
@@ -40,11 +40,11 @@ class StatusCount(Wire):
     """How many were done within the last minute."""
 
 
-class OutboxCounts(Wire):
+class OutboxCounts(CamelModel):
     counts: list[StatusCount]
 
 
-class DeadRow(Wire):
+class DeadRow(CamelModel):
     level: Level
     id: int
     subject: str
@@ -77,7 +77,7 @@ class Selection(Body):
         return self
 
 
-class Intervention(Wire):
+class Intervention(CamelModel):
     level: Level
     dry_run: bool
     ids: list[int]
@@ -89,9 +89,9 @@ class Intervention(Wire):
 
 
 class OutboxAdmin:
-    def __init__(self, pool: Pool, announcer: Announcer) -> None:
+    def __init__(self, pool: Pool, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
-        self._announcer = announcer
+        self._announcer = wakeup_sender
         self._outboxes = {level: Outbox(level) for level in LEVELS}
 
     async def counts(self) -> OutboxCounts:
@@ -175,7 +175,9 @@ async def _change(outbox: Outbox, connection: Connection, intent: Intent, ids: S
         return await outbox.requeue(connection, ids)
     except asyncpg.UniqueViolationError:
         # Two dead reminders of the same kind and version: an aggregate has one open at most.
-        raise Problem(Kind.NOT_POSSIBLE_NOW, "Two of these reminders are the same: discard one of them.") from None
+        raise Problem(
+            ProblemType.NOT_POSSIBLE_NOW, "Two of these reminders are the same: discard one of them."
+        ) from None
 
 
 def _open(level: Level, count: Count, now: datetime) -> StatusCount:

@@ -6,12 +6,12 @@ On L1 nothing is to be done: the expander looks at how things stand and writes s
 from collections.abc import Sequence
 
 from reservation_api import store
-from tablebell.events import Wire
+from tablebell.events import CamelModel
 from tablebell.outbox import Level
 from tablebell.postgres import Connection
 
 
-class Outdated(Wire):
+class Outdated(CamelModel):
     id: int
     reason: str
 

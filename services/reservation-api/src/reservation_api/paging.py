@@ -10,8 +10,8 @@ from fastapi import Query
 from pydantic import Field
 
 from reservation_api.problem import Problem
-from reservation_api.wire import LARGEST_ID
-from tablebell.events import Wire
+from reservation_api.schemas import LARGEST_ID
+from tablebell.events import CamelModel
 
 LARGEST_PAGE = 100
 
@@ -24,7 +24,7 @@ Cursor = Annotated[
 T = TypeVar("T")
 
 
-class Page(Wire, Generic[T]):
+class Page(CamelModel, Generic[T]):
     items: list[T]
     next_cursor: str | None = Field(None, description="Send it as `cursor` for the next page; null on the last.")
 

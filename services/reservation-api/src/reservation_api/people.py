@@ -31,7 +31,7 @@ class Person:
         return AUDIENCES[self.user_type]
 
 
-async def find_person(session: store.Session, identity: Identity) -> Person:
+async def find_person(session: store.Executor, identity: Identity) -> Person:
     row = await store.find_person(session, identity.user_type, identity.user_id)
     if row is None:
         raise unknown_user()

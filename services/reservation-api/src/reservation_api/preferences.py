@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 
 from reservation_api import store
 from reservation_api.auth import unknown_user
-from reservation_api.wire import Body
+from reservation_api.schemas import Body
 from tablebell.events import EventType
 from tablebell.people import Channel
 from tablebell.postgres import Pool
@@ -67,7 +67,7 @@ class Preferences(Body):
         return self
 
 
-class PreferenceBook:
+class PreferenceService:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tablebell.correlation import current
-from tablebell.events import Wire
+from tablebell.events import CamelModel
 from tablebell.outage import OUTAGES, describe
 
 log = structlog.get_logger(__name__)
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 MEDIA_TYPE = "application/problem+json"
 
 
-class Kind(Enum):
+class ProblemType(Enum):
     """Its name, with dashes, is the problem's type."""
 
     MALFORMED = (400, "The request is malformed.")
@@ -56,12 +56,12 @@ class Kind(Enum):
         return f"urn:tablebell:problem:{self.name.lower().replace('_', '-')}"
 
 
-class FieldError(Wire):
+class FieldError(CamelModel):
     field: str
     message: str
 
 
-class Handled(Wire):
+class HandledBy(CamelModel):
     """Who acted, how and when."""
 
     action: str
@@ -71,14 +71,14 @@ class Handled(Wire):
     at: datetime
 
 
-class ProblemBody(Wire):
+class ProblemBody(CamelModel):
     type: str
     title: str
     status: int
     detail: str
     correlation_id: str
     errors: list[FieldError] | None = None
-    handled_by: Handled | None = None
+    handled_by: HandledBy | None = None
 
 
 class Problem(Exception):
@@ -86,11 +86,11 @@ class Problem(Exception):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ProblemType,
         detail: str = "",
         *,
         errors: Sequence[FieldError] = (),
-        handled_by: Handled | None = None,
+        handled_by: HandledBy | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail or kind.title)
@@ -101,7 +101,7 @@ class Problem(Exception):
 
     @classmethod
     def of_field(cls, field: str, message: str) -> "Problem":
-        return cls(Kind.INVALID, message, errors=[FieldError(field=field, message=message)])
+        return cls(ProblemType.INVALID, message, errors=[FieldError(field=field, message=message)])
 
     def response(self) -> Response:
         body = ProblemBody(
@@ -118,7 +118,7 @@ class Problem(Exception):
 
 
 def not_found(what: str) -> Problem:
-    return Problem(Kind.NOT_FOUND, f"There is no such {what}, or it is not yours.")
+    return Problem(ProblemType.NOT_FOUND, f"There is no such {what}, or it is not yours.")
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -134,7 +134,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def example(status: int) -> dict[str, Any]:
-    kind = next(kind for kind in Kind if kind.status == status)
+    kind = next(kind for kind in ProblemType if kind.status == status)
     shown: dict[str, Any] = {
         "type": kind.type,
         "title": kind.title,
@@ -142,9 +142,9 @@ def example(status: int) -> dict[str, Any]:
         "detail": kind.title,
         "correlationId": "6f1c2a0e9b7d4e53",
     }
-    if kind is Kind.INVALID:
+    if kind is ProblemType.INVALID:
         shown["errors"] = [{"field": "partySize", "message": "Input should be greater than or equal to 1"}]
-    if kind is Kind.ALREADY_HANDLED:
+    if kind is ProblemType.ALREADY_HANDLED:
         shown["handledBy"] = {
             "action": "CONFIRMED",
             "actorType": "RESTAURANT_USER",
@@ -168,12 +168,12 @@ def answer_with_problems(app: FastAPI) -> None:
 
     async def framework(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101 - registered for this class
-        by_status = {404: Kind.NOT_FOUND, 405: Kind.METHOD_NOT_ALLOWED}
-        return Problem(by_status.get(error.status_code, Kind.MALFORMED), headers=error.headers).response()
+        by_status = {404: ProblemType.NOT_FOUND, 405: ProblemType.METHOD_NOT_ALLOWED}
+        return Problem(by_status.get(error.status_code, ProblemType.MALFORMED), headers=error.headers).response()
 
     async def away(_: Request, outage: Exception) -> Response:
         log.warning("request_interrupted", error=describe(outage))
-        return Problem(Kind.UNAVAILABLE, headers={"Retry-After": "1"}).response()
+        return Problem(ProblemType.UNAVAILABLE, headers={"Retry-After": "1"}).response()
 
     app.add_exception_handler(Problem, ours)
     app.add_exception_handler(RequestValidationError, invalid)
@@ -185,12 +185,12 @@ def answer_with_problems(app: FastAPI) -> None:
 def _from_validation(error: RequestValidationError) -> Problem:
     complaints = error.errors()
     if any(complaint["type"] == "json_invalid" for complaint in complaints):
-        return Problem(Kind.MALFORMED, "The body is not JSON.")
+        return Problem(ProblemType.MALFORMED, "The body is not JSON.")
     errors = [
         FieldError(field=_field(complaint["loc"]), message=complaint["msg"].removeprefix("Value error, "))
         for complaint in complaints[:20]
     ]
-    return Problem(Kind.INVALID, "; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)
+    return Problem(ProblemType.INVALID, "; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)
 
 
 def _field(location: Sequence[int | str]) -> str:

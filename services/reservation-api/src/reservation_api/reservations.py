@@ -9,8 +9,8 @@ from reservation_api import store
 from reservation_api.domain.reservation import Status
 from reservation_api.paging import Page, decode, encode
 from reservation_api.problem import not_found
-from reservation_api.wire import LARGEST_ID
-from tablebell.events import Wire
+from reservation_api.schemas import LARGEST_ID
+from tablebell.events import CamelModel
 from tablebell.postgres import Pool
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ MICROSECOND = timedelta(microseconds=1)
 FARTHEST = 10**16
 
 
-class ReservationView(Wire):
+class ReservationView(CamelModel):
     model_config = ConfigDict(
         json_schema_extra={
             "example": {

@@ -15,7 +15,7 @@ class Restaurants:
         self._fresh_seconds = fresh_seconds
         self._known: dict[int, tuple[float, Restaurant]] = {}
 
-    async def find(self, session: store.Session, restaurant_id: int) -> Restaurant | None:
+    async def find(self, session: store.Executor, restaurant_id: int) -> Restaurant | None:
         now = time.monotonic()
         known = self._known.get(restaurant_id)
         if known is not None and now - known[0] < self._fresh_seconds:

@@ -17,19 +17,19 @@ SQL = dict(load_queries("reservation_api", "sql", "queries.sql"))
 # What a row is read from: a record, or a record with something changed.
 Row = Record | Mapping[str, Any]
 # A single statement needs no transaction of its own: a pool will do.
-Session = Connection | Pool
+Executor = Connection | Pool
 
 
-async def find_restaurant(session: Session, restaurant_id: int) -> Record | None:
+async def find_restaurant(session: Executor, restaurant_id: int) -> Record | None:
     return await session.fetchrow(SQL["find_restaurant"], restaurant_id)
 
 
-async def find_person(session: Session, user_type: UserType, user_id: int) -> Record | None:
+async def find_person(session: Executor, user_type: UserType, user_id: int) -> Record | None:
     return await session.fetchrow(SQL["find_person"], user_type, user_id)
 
 
 async def ask_reservation(
-    session: Session,
+    session: Executor,
     *,
     asker: tuple[UserType, int],
     customer_id: int,
@@ -56,18 +56,18 @@ async def ask_reservation(
     )
 
 
-async def find_reservation_of_customer(session: Session, reservation_id: int, customer_id: int) -> Record | None:
+async def find_reservation_of_customer(session: Executor, reservation_id: int, customer_id: int) -> Record | None:
     return await session.fetchrow(SQL["find_reservation_of_customer"], reservation_id, customer_id)
 
 
 async def list_reservations_of_customer(
-    session: Session, customer_id: int, status: str | None, before_id: int, limit: int
+    session: Executor, customer_id: int, status: str | None, before_id: int, limit: int
 ) -> list[Record]:
     return await session.fetch(SQL["list_reservations_of_customer"], customer_id, status, before_id, limit)
 
 
 async def list_reservations_of_staff(
-    session: Session, staff_id: int, *, status: str | None, day: date | None, after: tuple[datetime, int], limit: int
+    session: Executor, staff_id: int, *, status: str | None, day: date | None, after: tuple[datetime, int], limit: int
 ) -> list[Record]:
     return await session.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, *after, limit)
 
@@ -114,7 +114,9 @@ async def withdraw_planned_events(connection: Connection, reservation_id: int, r
     await connection.execute(SQL["withdraw_planned_events"], reservation_id, reason)
 
 
-async def find_notification(session: Session, user_type: UserType, user_id: int, notification_id: int) -> Record | None:
+async def find_notification(
+    session: Executor, user_type: UserType, user_id: int, notification_id: int
+) -> Record | None:
     return await session.fetchrow(SQL["find_notification"], user_type, user_id, notification_id)
 
 
@@ -164,18 +166,18 @@ async def append_action(
 
 
 async def list_notifications(
-    session: Session, user_type: UserType, user_id: int, before_id: int, limit: int
+    session: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
 ) -> list[Record]:
     return await session.fetch(SQL["list_notifications"], user_type, user_id, before_id, limit)
 
 
 async def list_unread_notifications(
-    session: Session, user_type: UserType, user_id: int, before_id: int, limit: int
+    session: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
 ) -> list[Record]:
     return await session.fetch(SQL["list_unread_notifications"], user_type, user_id, before_id, limit)
 
 
-async def count_unread_notifications(session: Session, user_type: UserType, user_id: int) -> int:
+async def count_unread_notifications(session: Executor, user_type: UserType, user_id: int) -> int:
     count: int = await session.fetchval(SQL["count_unread_notifications"], user_type, user_id)
     return count
 
@@ -196,12 +198,12 @@ async def mark_read(connection: Connection, user_type: UserType, user_id: int, n
     await connection.execute(SQL["mark_read"], user_type, user_id, notification_ids)
 
 
-async def find_preferences(session: Session, user_type: UserType, user_id: int) -> Record | None:
+async def find_preferences(session: Executor, user_type: UserType, user_id: int) -> Record | None:
     return await session.fetchrow(SQL["find_preferences"], user_type, user_id)
 
 
 async def save_preferences(
-    session: Session,
+    session: Executor,
     user_type: UserType,
     user_id: int,
     *,
@@ -234,7 +236,7 @@ async def save_response(
     await connection.execute(SQL["save_response"], *owner, key, status_code, response)
 
 
-async def purge_keys(session: Session, keep: timedelta, limit: int) -> int:
+async def purge_keys(session: Executor, keep: timedelta, limit: int) -> int:
     return len(await session.fetch(SQL["purge_keys"], keep, limit))
 
 
@@ -271,7 +273,7 @@ async def append_intervention(
 
 
 async def list_undeliverable_addresses(
-    session: Session,
+    session: Executor,
     *,
     person: tuple[UserType | None, int | None],
     channel: str | None,
@@ -286,25 +288,25 @@ async def clear_undeliverable_addresses(connection: Connection, ids: Sequence[in
     return await connection.fetch(SQL["clear_undeliverable_addresses"], ids)
 
 
-async def append_admin_read(session: Session, admin_id: int, subject: str, reservation_id: int) -> None:
+async def append_admin_read(session: Executor, admin_id: int, subject: str, reservation_id: int) -> None:
     await session.execute(SQL["append_admin_read"], admin_id, subject, reservation_id)
 
 
-async def trace_reservation(session: Session, reservation_id: int) -> Record | None:
+async def trace_reservation(session: Executor, reservation_id: int) -> Record | None:
     return await session.fetchrow(SQL["trace_reservation"], reservation_id)
 
 
-async def trace_events(session: Session, reservation_id: int) -> list[Record]:
+async def trace_events(session: Executor, reservation_id: int) -> list[Record]:
     return await session.fetch(SQL["trace_events"], reservation_id)
 
 
-async def trace_notifications(session: Session, reservation_id: int) -> list[Record]:
+async def trace_notifications(session: Executor, reservation_id: int) -> list[Record]:
     return await session.fetch(SQL["trace_notifications"], reservation_id)
 
 
-async def trace_channel_sends(session: Session, notification_ids: Sequence[int]) -> list[Record]:
+async def trace_channel_sends(session: Executor, notification_ids: Sequence[int]) -> list[Record]:
     return await session.fetch(SQL["trace_channel_sends"], notification_ids)
 
 
-async def trace_actions(session: Session, reservation_id: int) -> list[Record]:
+async def trace_actions(session: Executor, reservation_id: int) -> list[Record]:
     return await session.fetch(SQL["trace_actions"], reservation_id)

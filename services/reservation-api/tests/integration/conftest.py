@@ -17,7 +17,7 @@ from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually, free_port
-from tablebell.wakeups import open_announcer
+from tablebell.wakeups import open_wakeup_sender
 from tablebell.web import serve
 
 SECRET = "a-secret-that-is-long-enough-for-hs256"
@@ -59,9 +59,9 @@ async def running(settings: Settings) -> AsyncIterator[str]:
     stop = Stop()
     async with (
         open_pool(settings.database_url, "reservation-api", settings.database_pool_size) as pool,
-        open_announcer(pool) as announcer,
+        open_wakeup_sender(pool) as wakeup_sender,
     ):
-        app = build_app(settings, pool, announcer, Idempotency(pool), Health(stop))
+        app = build_app(settings, pool, wakeup_sender, Idempotency(pool), Health(stop))
         serving = asyncio.create_task(serve(app, settings.host, settings.port, stop))
         try:
             yield await answering(f"http://127.0.0.1:{settings.port}")
@@ -123,12 +123,12 @@ def slot(days: int = 30, hour: int = 20) -> str:
     return f"{day}T{hour:02}:00:00"
 
 
-def asking(**changed: Any) -> dict[str, Any]:
+def create_reservation(**changed: Any) -> dict[str, Any]:
     return {"customerId": 5, "restaurantId": 10, "partySize": 4, "slotTime": slot()} | changed
 
 
 async def ask(client: httpx.AsyncClient, **changed: Any) -> dict[str, Any]:
-    answer = await client.post("/customer/reservation/ask", json=asking(**changed))
+    answer = await client.post("/customer/reservation/ask", json=create_reservation(**changed))
     assert answer.status_code == 200, answer.text
     reservation: dict[str, Any] = answer.json()
     return reservation
@@ -144,7 +144,7 @@ async def events(pool: Pool, reservation_id: int) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-async def told(
+async def on_committed(
     pool: Pool,
     reservation_id: int,
     *,

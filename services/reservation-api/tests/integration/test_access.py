@@ -16,9 +16,9 @@ from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool
 from tablebell.testing import Database
-from tablebell.wakeups import Announcer
+from tablebell.wakeups import WakeupSender
 
-from .conftest import Person, settings_for, slot, told
+from .conftest import Person, on_committed, settings_for, slot
 
 PEOPLE = {"CUSTOMER": 5, "RESTAURANT_USER": 50, "ADMIN_USER": 1, "AGENCY_USER": 70}
 STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER": 71}
@@ -99,7 +99,7 @@ class World:
     async def notification(self, user_type: str, *, own: bool) -> int:
         audience = user_type.removesuffix("_USER")
         owner = (PEOPLE if own else STRANGERS)[user_type]
-        (made,) = await told(
+        (made,) = await on_committed(
             self._pool, await self.reservation(own=own), audience=audience, people=(user_type, [owner])
         )
         return made
@@ -203,7 +203,7 @@ async def test_lists_hold_what_is_ones_own(person: Person, pool: Pool) -> None:
 
 async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Pool) -> None:
     health = Health(Stop())
-    app = build_app(settings_for(database), pool, Announcer(pool), Idempotency(pool), health)
+    app = build_app(settings_for(database), pool, WakeupSender(pool), Idempotency(pool), health)
     described = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
     assert described == set(MATRIX)
     assert {path for path in paths(app.routes) if path not in {known for _, known in MATRIX}} == OPEN_TO_ALL

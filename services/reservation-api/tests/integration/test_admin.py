@@ -11,7 +11,7 @@ from tablebell.outbox import Level
 from tablebell.postgres import Pool, connect
 from tablebell.testing import Database, eventually
 
-from .conftest import Person, ask, slot, told
+from .conftest import Person, ask, on_committed, slot
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_counts_say_what_waits_at_each_level_and_for_how_long(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = await ask(person("CUSTOMER", 5))
-    await told(pool, reservation["id"])
+    await on_committed(pool, reservation["id"])
     await pool.execute("UPDATE event_outbox SET created_at = now() - interval '90 seconds'")
     await pool.execute(
         "UPDATE notification_outbox SET status = 'PUBLISHED', published_at = now()"
@@ -59,7 +59,7 @@ async def test_the_dead_of_all_levels_are_listed_page_by_page(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await told(pool, reservation)
+    await on_committed(pool, reservation)
     dead = await bury(pool, reservation)
     seen: list[tuple[str, int]] = []
     cursor: dict[str, str] = {}
@@ -81,7 +81,7 @@ async def test_a_dry_run_names_the_rows_and_touches_nothing(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await told(pool, reservation)
+    await on_committed(pool, reservation)
     dead = await bury(pool, reservation)
     for act in ("requeue", "discard"):
         body = {"level": "notification_channel_send", "ids": dead[Level.CHANNEL_SEND], "dryRun": True}
@@ -95,13 +95,13 @@ async def test_what_is_requeued_is_open_again_announced_and_recorded(
     admin: httpx.AsyncClient, person: Person, database: Database, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await told(pool, reservation)
+    await on_committed(pool, reservation)
     dead = await bury(pool, reservation)
     heard: list[str] = []
     connection = await connect(database.url, "test")
     try:
         for level in Level:
-            await connection.add_listener(level, lambda *told: heard.append(told[2]))
+            await connection.add_listener(level, lambda *on_committed: heard.append(on_committed[2]))
         for level, selection in (
             (Level.EVENT, {"ids": dead[Level.EVENT]}),
             (Level.NOTIFICATION, {"ids": dead[Level.NOTIFICATION][:2], "errorContains": "person"}),
@@ -129,7 +129,7 @@ async def test_what_is_requeued_is_open_again_announced_and_recorded(
 
 async def test_what_is_discarded_stays_closed(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await told(pool, reservation)
+    await on_committed(pool, reservation)
     dead = await bury(pool, reservation)
     body = {"level": "event_outbox", "ids": dead[Level.EVENT]}
     assert (await admin.post("/admin/outbox/discard", json=body)).json()["ids"] == dead[Level.EVENT]
@@ -171,7 +171,7 @@ async def test_a_dead_message_about_a_settled_question_is_withdrawn_instead_of_r
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await told(pool, reservation)
+    await on_committed(pool, reservation)
     sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
     await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation}/accept")
     body = {"level": "notification_channel_send", "errorContains": "timeout"}
@@ -190,7 +190,7 @@ async def test_a_dead_message_about_a_settled_question_is_withdrawn_instead_of_r
 
 async def test_a_dismissed_question_is_settled_too(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    ids = await told(pool, reservation)
+    ids = await on_committed(pool, reservation)
     sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
     await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "DISMISSED"})
     body = {"level": "notification_channel_send", "ids": sends}
@@ -202,7 +202,7 @@ async def test_a_decision_that_is_being_taken_is_waited_for(
     admin: httpx.AsyncClient, person: Person, database: Database, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    ids = await told(pool, reservation)
+    ids = await on_committed(pool, reservation)
     sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
     connection = await connect(database.url, "test")
     try:
@@ -232,7 +232,9 @@ async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_lat
     moved, expired, fresh = [(await ask(anna, slotTime=slot(days=days), customerId=5))["id"] for days in (30, 31, 32)]
     audiences = (("CUSTOMER", "CUSTOMER", 5), ("AGENCY", "AGENCY_USER", 70), ("ADMIN", "ADMIN_USER", 1))
     notifications = {
-        (reservation, audience): (await told(pool, reservation, audience=audience, people=(user_type, [user_id])))[0]
+        (reservation, audience): (
+            await on_committed(pool, reservation, audience=audience, people=(user_type, [user_id]))
+        )[0]
         for reservation in (moved, expired, fresh)
         for audience, user_type, user_id in audiences
     }
@@ -267,7 +269,7 @@ async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_lat
     assert [row["outcome"] for row in await pool.fetch(outcomes, of_expired)] == ["EXPIRED"]
 
     await anna.post(f"/customer/reservation/{moved}/cancel")
-    await told(pool, moved, event_type="RESERVATION_CANCELLED", audience="ADMIN", people=("ADMIN_USER", [1]))
+    await on_committed(pool, moved, event_type="RESERVATION_CANCELLED", audience="ADMIN", people=("ADMIN_USER", [1]))
     await pool.execute(
         "UPDATE notification_channel_send SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = 'timeout'"
         " WHERE notification_id = $1",
@@ -290,7 +292,7 @@ async def test_a_selection_says_which(admin: httpx.AsyncClient) -> None:
 
 async def test_the_trace_tells_the_whole_story(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    ids = await told(pool, reservation)
+    ids = await on_committed(pool, reservation)
     await pool.execute(
         "INSERT INTO processed_event (event_id, listener) SELECT event_id, 'RESTAURANT_LISTENER' FROM event_outbox"
     )

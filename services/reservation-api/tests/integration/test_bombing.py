@@ -13,7 +13,7 @@ from reservation_api.settings import Settings
 from tablebell.postgres import Pool, connect
 from tablebell.testing import Database, eventually, free_port
 
-from .conftest import asking, running, settings_for, slot, token, told
+from .conftest import create_reservation, on_committed, running, settings_for, slot, token
 
 ASK = "/customer/reservation/ask"
 
@@ -37,7 +37,7 @@ async def client(
 
 async def test_of_many_requests_at_once_only_the_allowed_are_taken(database: Database, pool: Pool) -> None:
     async with client(database) as anna:
-        bodies = [asking(slotTime=slot(days=days)) for days in range(30, 60)]
+        bodies = [create_reservation(slotTime=slot(days=days)) for days in range(30, 60)]
         answers = await asyncio.gather(*(anna.post(ASK, json=body) for body in bodies))
         refused = [answer for answer in answers if answer.status_code != 200]
         assert len(refused) == 20
@@ -50,11 +50,13 @@ async def test_of_many_requests_at_once_only_the_allowed_are_taken(database: Dat
         assert await pool.fetchval("SELECT count(*) FROM event_outbox") == 10
         # An agency asks for the same customer: the customer is who would be flooded.
         headers = {"Authorization": f"Bearer {token('AGENCY_USER', 70)}"}
-        assert (await anna.post(ASK, json=asking(slotTime=slot(days=80)), headers=headers)).status_code == 429
+        assert (
+            await anna.post(ASK, json=create_reservation(slotTime=slot(days=80)), headers=headers)
+        ).status_code == 429
         # One that is decided or cancelled makes room for another.
         open_ones = [answer.json()["id"] for answer in answers if answer.status_code == 200]
         assert (await anna.post(f"/customer/reservation/{open_ones[0]}/cancel")).status_code == 200
-        assert (await anna.post(ASK, json=asking(slotTime=slot(days=80)))).status_code == 200
+        assert (await anna.post(ASK, json=create_reservation(slotTime=slot(days=80)))).status_code == 200
         metrics = (await anna.get("/metrics")).text
     assert 'api_limits_reached_total{limit="open_requests_per_customer"}' in metrics
 
@@ -62,25 +64,25 @@ async def test_of_many_requests_at_once_only_the_allowed_are_taken(database: Dat
 async def test_asking_and_cancelling_in_turn_is_limited_by_the_hour(database: Database, pool: Pool) -> None:
     async with client(database, requests_per_hour=3) as anna:
         for days in (30, 31, 32):
-            reservation = (await anna.post(ASK, json=asking(slotTime=slot(days=days)))).json()["id"]
+            reservation = (await anna.post(ASK, json=create_reservation(slotTime=slot(days=days)))).json()["id"]
             assert (await anna.post(f"/customer/reservation/{reservation}/cancel")).status_code == 200
-        refused = await anna.post(ASK, json=asking(slotTime=slot(days=33)))
+        refused = await anna.post(ASK, json=create_reservation(slotTime=slot(days=33)))
         assert refused.status_code == 429
         assert 3_500 < int(refused.headers["Retry-After"]) <= 3_600
         await pool.execute(
             "UPDATE reservation SET created_at = created_at - interval '59 minutes'"
             " WHERE id = (SELECT min(id) FROM reservation)"
         )
-        refused = await anna.post(ASK, json=asking(slotTime=slot(days=33)))
+        refused = await anna.post(ASK, json=create_reservation(slotTime=slot(days=33)))
         assert 0 < int(refused.headers["Retry-After"]) <= 60
         await pool.execute("UPDATE reservation SET created_at = created_at - interval '1 hour' WHERE version = 2")
-        assert (await anna.post(ASK, json=asking(slotTime=slot(days=33)))).status_code == 200
+        assert (await anna.post(ASK, json=create_reservation(slotTime=slot(days=33)))).status_code == 200
 
 
 async def test_changes_are_limited_by_the_hour_and_a_cancellation_never_is(database: Database, pool: Pool) -> None:
     async with client(database) as anna:
         first, second = [
-            (await anna.post(ASK, json=asking(slotTime=slot(days=days)))).json()["id"] for days in (30, 31)
+            (await anna.post(ASK, json=create_reservation(slotTime=slot(days=days)))).json()["id"] for days in (30, 31)
         ]
         changes = [
             anna.patch(f"/customer/reservation/{(first, second)[number % 2]}", json={"partySize": 5 + number % 13})
@@ -100,7 +102,7 @@ async def test_changes_are_limited_by_the_hour_and_a_cancellation_never_is(datab
 async def test_a_customer_has_no_second_table_within_two_hours(database: Database, pool: Pool) -> None:
     async with client(database) as anna:
         hours = ("19:00", "19:30", "20:00", "20:59")
-        at_once = [asking(restaurantId=11, slotTime=f"{slot()[:10]}T{hour}:00") for hour in hours]
+        at_once = [create_reservation(restaurantId=11, slotTime=f"{slot()[:10]}T{hour}:00") for hour in hours]
         answers = await asyncio.gather(*(anna.post(ASK, json=body) for body in at_once))
         assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
         problem = next(answer.json() for answer in answers if answer.status_code == 409)
@@ -111,7 +113,7 @@ async def test_a_customer_has_no_second_table_within_two_hours(database: Databas
         at = datetime.fromisoformat(taken["slotTime"])
 
         async def ask_at(moment: datetime) -> httpx.Response:
-            return await anna.post(ASK, json=asking(restaurantId=11, slotTime=moment.isoformat()))
+            return await anna.post(ASK, json=create_reservation(restaurantId=11, slotTime=moment.isoformat()))
 
         after = await ask_at(at + timedelta(hours=2))
         assert after.status_code == 200
@@ -125,37 +127,39 @@ async def test_a_customer_has_no_second_table_within_two_hours(database: Databas
         proposal = {"proposedTime": (at + timedelta(hours=1)).isoformat()}
         path = f"/restaurant/reservation/{after.json()['id']}/postpone"
         assert (await anna.post(path, json=proposal, headers=paolo)).status_code == 200
-        (mine,) = await told(
+        (mine,) = await on_committed(
             pool, after.json()["id"], event_type="RESERVATION_POSTPONED", audience="CUSTOMER", people=("CUSTOMER", [5])
         )
         confirmed = await anna.post(f"/notifications/{mine}/actions", json={"actionType": "CONFIRMED"})
         assert (confirmed.status_code, confirmed.json()["errors"][0]["field"]) == (409, "actionType")
         # Another customer is another person.
         luis = {"Authorization": f"Bearer {token('CUSTOMER', 6)}"}
-        body = asking(customerId=6, restaurantId=11, slotTime=at.isoformat())
+        body = create_reservation(customerId=6, restaurantId=11, slotTime=at.isoformat())
         assert (await anna.post(ASK, json=body, headers=luis)).status_code == 200
 
 
 async def test_a_request_that_is_sent_again_with_its_key_is_not_counted_again(database: Database) -> None:
     async with client(database, requests_per_hour=1) as anna:
-        body, headers = asking(), {"Idempotency-Key": "once"}
+        body, headers = create_reservation(), {"Idempotency-Key": "once"}
         first = await anna.post(ASK, json=body, headers=headers)
         again = await anna.post(ASK, json=body, headers=headers)
         assert (first.status_code, again.status_code) == (200, 200)
         assert first.json() == again.json()
         other = {"Idempotency-Key": "another"}
-        assert (await anna.post(ASK, json=asking(slotTime=slot(days=40)), headers=other)).status_code == 429
+        assert (await anna.post(ASK, json=create_reservation(slotTime=slot(days=40)), headers=other)).status_code == 429
 
 
 async def test_a_restaurant_has_a_limit_too(database: Database) -> None:
     async with client(database, open_requests_per_restaurant=2) as anna:
         for days in (30, 31):
-            assert (await anna.post(ASK, json=asking(slotTime=slot(days=days)))).status_code == 200
-        refused = await anna.post(ASK, json=asking(slotTime=slot(days=32)))
+            assert (await anna.post(ASK, json=create_reservation(slotTime=slot(days=days)))).status_code == 200
+        refused = await anna.post(ASK, json=create_reservation(slotTime=slot(days=32)))
         assert refused.status_code == 429
         assert "The restaurant" in refused.json()["detail"]
         assert int(refused.headers["Retry-After"]) > 0
-        assert (await anna.post(ASK, json=asking(restaurantId=11, slotTime=slot(days=32)))).status_code == 200
+        assert (
+            await anna.post(ASK, json=create_reservation(restaurantId=11, slotTime=slot(days=32)))
+        ).status_code == 200
 
 
 @pytest.mark.timeout(60)
@@ -166,7 +170,7 @@ async def test_a_friday_night_of_a_busy_house_meets_no_limit(database: Database,
 
         async def ask(guest: int) -> int:
             headers = {"Authorization": f"Bearer {token('CUSTOMER', guest)}"}
-            body = asking(customerId=guest, slotTime=f"{slot()[:10]}T20:{guest % 4 * 15:02}:00")
+            body = create_reservation(customerId=guest, slotTime=f"{slot()[:10]}T20:{guest % 4 * 15:02}:00")
             return (await http.post(ASK, json=body, headers=headers)).status_code
 
         assert set(await asyncio.gather(*(ask(guest) for guest in range(2001, 2301)))) == {200}

@@ -11,7 +11,7 @@ from tablebell.events import NotificationData, ReservationData
 from tablebell.postgres import Pool
 from tablebell.testing import Database
 
-from .conftest import Person, ask, events, slot, token, told
+from .conftest import Person, ask, events, on_committed, slot, token
 from .processes import replicas
 
 STAFF = list(range(200, 250))
@@ -39,7 +39,7 @@ async def test_of_fifty_staff_at_both_doors_of_four_replicas_one_wins(database: 
             headers=bearer("CUSTOMER", 5),
         )
         reservation = asked.json()["id"]
-        notifications = await told(pool, reservation, people=("RESTAURANT_USER", STAFF))
+        notifications = await on_committed(pool, reservation, people=("RESTAURANT_USER", STAFF))
 
         async def act(number: int) -> httpx.Response:
             url, staff = apis[number % 4].url, bearer("RESTAURANT_USER", STAFF[number])
@@ -81,7 +81,7 @@ async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn_by_it
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = await ask(anna)
-    await told(pool, reservation["id"])
+    await on_committed(pool, reservation["id"])
     await pool.execute(
         "UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT', sent_at = now()"
         " WHERE channel_type = 'SMS'"
@@ -107,7 +107,7 @@ async def test_a_decision_before_the_notification_exists_counts_for_it(person: P
     reservation = await ask(person("CUSTOMER", 5))
     accepted = await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation['id']}/accept")
     assert accepted.status_code == 200
-    ids = await told(pool, reservation["id"])
+    ids = await on_committed(pool, reservation["id"])
     late = await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "REJECTED"})
     assert late.status_code == 409
     assert late.json()["handledBy"]["actorName"] == "Marco Riva"
@@ -119,14 +119,14 @@ async def test_a_decision_before_the_notification_exists_counts_for_it(person: P
 async def test_a_customer_who_cancels_or_changes_first_has_acted(person: Person, pool: Pool) -> None:
     anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
     reservation = (await ask(anna))["id"]
-    old, *_ = await told(pool, reservation)
+    old, *_ = await on_committed(pool, reservation)
     changed = await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 6})
     assert (changed.status_code, changed.json()["version"]) == (200, 2)
     late = await giulia.post(f"/notifications/{old}/actions", json={"actionType": "CONFIRMED"})
     assert late.status_code == 409
     assert late.json()["handledBy"]["actorName"] == "Anna Bianchi"
 
-    new, *_ = await told(pool, reservation, event_type="RESERVATION_CHANGED")
+    new, *_ = await on_committed(pool, reservation, event_type="RESERVATION_CHANGED")
     assert (await anna.post(f"/customer/reservation/{reservation}/cancel")).status_code == 200
     for door, body in (
         (f"/notifications/{new}/actions", {"actionType": "CONFIRMED"}),
@@ -143,7 +143,7 @@ async def test_dismissing_resolves_for_all_and_leaves_the_reservation_to_its_own
     person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, theirs, _ = await told(pool, reservation)
+    mine, theirs, _ = await on_committed(pool, reservation)
     dismissed = await person("RESTAURANT_USER", 50).post(
         f"/notifications/{mine}/actions", json={"actionType": "DISMISSED"}
     )
@@ -168,8 +168,8 @@ async def test_dismissing_resolves_for_all_and_leaves_the_reservation_to_its_own
 
 async def test_what_is_dismissed_again_and_again_is_dismissed_once(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    (own,) = await told(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
-    (agents,) = await told(pool, reservation, audience="AGENCY", people=("AGENCY_USER", [70]))
+    (own,) = await on_committed(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
+    (agents,) = await on_committed(pool, reservation, audience="AGENCY", people=("AGENCY_USER", [70]))
     customer, agent = person("CUSTOMER", 5), person("AGENCY_USER", 70)
     dismissals = [customer.post(f"/notifications/{own}/actions", json={"actionType": "DISMISSED"}) for _ in range(8)]
     assert {answer.status_code for answer in await asyncio.gather(*dismissals)} == {200}
@@ -180,8 +180,8 @@ async def test_what_is_dismissed_again_and_again_is_dismissed_once(person: Perso
 
 async def test_a_customers_own_dismissal_resolves_nothing_for_the_staff(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    (own,) = await told(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
-    staff, *_ = await told(pool, reservation)
+    (own,) = await on_committed(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
+    staff, *_ = await on_committed(pool, reservation)
     customer = person("CUSTOMER", 5)
     assert (await customer.post(f"/notifications/{own}/actions", json={"actionType": "DISMISSED"})).status_code == 200
     accept = await customer.post(f"/notifications/{own}/actions", json={"actionType": "CONFIRMED"})

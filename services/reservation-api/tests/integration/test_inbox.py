@@ -13,7 +13,7 @@ from reservation_api import store
 from tablebell.events import NotificationData
 from tablebell.postgres import Pool
 
-from .conftest import Person, ask, slot, told
+from .conftest import Person, ask, on_committed, slot
 
 
 async def read_events(pool: Pool) -> list[NotificationData]:
@@ -34,14 +34,14 @@ async def test_the_newest_comes_first_and_pages_neither_repeat_nor_miss_what_com
     expected = []
     for size in range(5, 12):
         await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": size})
-        expected.append((await told(pool, reservation, event_type="RESERVATION_CHANGED"))[0])
+        expected.append((await on_committed(pool, reservation, event_type="RESERVATION_CHANGED"))[0])
     seen: list[int] = []
     cursor: dict[str, str] = {}
     while True:
         page = (await giulia.get("/notifications", params={"limit": "3", **cursor})).json()
         seen += [item["id"] for item in page["items"]]
         if not cursor:
-            await told(pool, reservation)
+            await on_committed(pool, reservation)
         if page["nextCursor"] is None:
             break
         cursor = {"cursor": page["nextCursor"]}
@@ -50,7 +50,7 @@ async def test_the_newest_comes_first_and_pages_neither_repeat_nor_miss_what_com
 
 async def test_an_item_is_whole(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, *_ = await told(pool, reservation)
+    mine, *_ = await on_committed(pool, reservation)
     (item,) = (await person("RESTAURANT_USER", 50).get("/notifications")).json()["items"]
     assert (item["id"], item["reservationId"], item["eventType"]) == (mine, reservation, "RESERVATION_REQUESTED")
     assert (item["shared"], item["isRead"], item["readByUserId"], item["resolution"]) == (True, False, None, None)
@@ -61,7 +61,7 @@ async def test_an_item_is_whole(person: Person, pool: Pool) -> None:
 
 async def test_one_persons_reading_of_what_is_shared_is_everyones(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, *_ = await told(pool, reservation)
+    mine, *_ = await on_committed(pool, reservation)
     giulia, marco = person("RESTAURANT_USER", 50), person("RESTAURANT_USER", 51)
     assert (await unread(giulia), await unread(marco)) == (1, 1)
     read = await giulia.post(f"/notifications/{mine}/read")
@@ -80,7 +80,7 @@ async def test_one_persons_reading_of_what_is_shared_is_everyones(person: Person
 
 async def test_reading_what_is_ones_own_is_nobody_elses(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, _ = await told(pool, reservation, audience="ADMIN", people=("ADMIN_USER", [1, 2]))
+    mine, _ = await on_committed(pool, reservation, audience="ADMIN", people=("ADMIN_USER", [1, 2]))
     await person("ADMIN_USER", 1).post(f"/notifications/{mine}/read")
     assert (await unread(person("ADMIN_USER", 1)), await unread(person("ADMIN_USER", 2))) == (0, 1)
     (event,) = await read_events(pool)
@@ -90,9 +90,9 @@ async def test_reading_what_is_ones_own_is_nobody_elses(person: Person, pool: Po
 async def test_read_all_reads_everything_and_tells_the_others_of_what_they_share(person: Person, pool: Pool) -> None:
     anna, giulia, marco = person("CUSTOMER", 5), person("RESTAURANT_USER", 50), person("RESTAURANT_USER", 51)
     reservation = (await ask(anna))["id"]
-    await told(pool, reservation)
+    await on_committed(pool, reservation)
     await anna.post(f"/customer/reservation/{reservation}/cancel")
-    last, *_ = await told(pool, reservation, event_type="RESERVATION_CANCELLED")
+    last, *_ = await on_committed(pool, reservation, event_type="RESERVATION_CANCELLED")
     assert (await giulia.get("/notifications", params={"unread": "true"})).json()["items"][0]["id"] == last
     assert (await giulia.post("/notifications/read-all")).json() == {"read": 2}
     assert (await giulia.get("/notifications", params={"unread": "true"})).json()["items"] == []
@@ -113,7 +113,7 @@ async def test_what_is_read_carries_the_databases_time_whatever_the_hosts_clock_
             return datetime.now(tz) + timedelta(days=1)
 
     reservations = [(await ask(person("CUSTOMER", 5), slotTime=slot(days=days)))["id"] for days in (30, 31)]
-    first, second = [(await told(pool, reservation))[0] for reservation in reservations]
+    first, second = [(await on_committed(pool, reservation))[0] for reservation in reservations]
     for name, module in list(sys.modules.items()):
         if name.startswith("reservation_api.") and getattr(module, "datetime", None) is datetime:
             monkeypatch.setattr(module, "datetime", Tomorrow)
@@ -136,10 +136,10 @@ async def test_what_is_read_carries_the_databases_time_whatever_the_hosts_clock_
 async def test_the_count_is_right_after_everyone_read_at_once(person: Person, pool: Pool) -> None:
     anna, staff = person("CUSTOMER", 5), [person("RESTAURANT_USER", number) for number in (50, 51, 52)]
     reservation = (await ask(anna))["id"]
-    rows = [await told(pool, reservation)]
+    rows = [await on_committed(pool, reservation)]
     for size in range(5, 10):
         await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": size})
-        rows.append(await told(pool, reservation, event_type="RESERVATION_CHANGED"))
+        rows.append(await on_committed(pool, reservation, event_type="RESERVATION_CHANGED"))
     single = [client.post(f"/notifications/{ids[number]}/read") for ids in rows for number, client in enumerate(staff)]
     answers = await asyncio.gather(*single, *(client.post("/notifications/read-all") for client in staff))
     assert {answer.status_code for answer in answers} == {200}

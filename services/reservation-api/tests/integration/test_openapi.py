@@ -11,7 +11,7 @@ import pytest
 from tablebell.postgres import Pool
 from tablebell.testing import Database
 
-from .conftest import ask, token, told
+from .conftest import ask, on_committed, token
 from .processes import replicas
 
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
@@ -31,7 +31,7 @@ async def test_no_generated_request_finds_a_5xx_or_an_undocumented_answer(
         async with httpx.AsyncClient(base_url=api.url) as http:
             http.headers["Authorization"] = f"Bearer {token('CUSTOMER', 5)}"
             reservation = (await ask(http))["id"]
-        await told(pool, reservation)
+        await on_committed(pool, reservation)
         runs = [fuzz(api.url, *person, paths, tmp_path) for person, paths in PEOPLE.items()]
         for code, output in await asyncio.gather(*runs):
             assert code == 0, output

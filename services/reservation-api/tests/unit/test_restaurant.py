@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from reservation_api.domain.restaurant import Hours, Refused, Restaurant
+from reservation_api.domain.restaurant import Hours, NotBookable, Restaurant
 
 ROME = ZoneInfo("Europe/Rome")
 NOW = datetime(2027, 1, 1, tzinfo=UTC)
@@ -27,24 +27,24 @@ def test_a_sitting_begins_at_its_first_minute_and_not_at_its_last() -> None:
     place = restaurant(LATE)
     assert check(place, "2027-06-05T12:00:00") == datetime(2027, 6, 5, 10, tzinfo=UTC)
     for closed in ("2027-06-05T11:59:00", "2027-06-05T15:00:00", "2027-06-06T12:00:00"):
-        with pytest.raises(Refused, match="closed"):
+        with pytest.raises(NotBookable, match="closed"):
             check(place, closed)
 
 
 def test_an_evening_reaches_past_midnight_into_a_day_of_other_hours() -> None:
     place = restaurant(LATE)
     assert check(place, "2027-06-05T01:30:00") == datetime(2027, 6, 4, 23, 30, tzinfo=UTC)
-    with pytest.raises(Refused):
+    with pytest.raises(NotBookable):
         check(place, "2027-06-05T02:00:00")
-    with pytest.raises(Refused):
+    with pytest.raises(NotBookable):
         check(place, "2027-06-06T01:30:00")
 
 
 def test_a_day_off_takes_its_whole_evening_with_it() -> None:
-    with pytest.raises(Refused, match="2027-06-04"):
+    with pytest.raises(NotBookable, match="2027-06-04"):
         check(restaurant(LATE, date(2027, 6, 4)), "2027-06-05T01:30:00")
     check(restaurant(LATE, date(2027, 6, 5)), "2027-06-05T01:30:00")
-    with pytest.raises(Refused, match="2027-06-05"):
+    with pytest.raises(NotBookable, match="2027-06-05"):
         check(restaurant(None, date(2027, 6, 5)), "2027-06-05T12:00:00")
 
 
@@ -55,7 +55,7 @@ def test_an_offset_is_an_instant_and_none_is_the_restaurants_time() -> None:
 
 def test_an_hour_that_the_clocks_skip_is_refused_and_of_one_that_they_repeat_the_first_is_meant() -> None:
     place = restaurant(None)
-    with pytest.raises(Refused, match="does not exist"):
+    with pytest.raises(NotBookable, match="does not exist"):
         check(place, "2027-03-28T02:30:00")
     assert check(place, "2027-10-31T02:30:00") == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
 
@@ -66,8 +66,8 @@ def test_the_past_the_far_future_and_a_closed_house_are_refused() -> None:
         (restaurant(None), "2029-01-01T20:00:00", "slotTime"),
         (restaurant(None, accepts=False), "2027-06-01T20:00:00", "restaurantId"),
     ):
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(NotBookable) as refused:
             check(place, written)
         assert refused.value.field == field
-    with pytest.raises(Refused, match="up to 8"):
+    with pytest.raises(NotBookable, match="up to 8"):
         restaurant(None).check_party(9)

@@ -13,7 +13,7 @@ import structlog
 from aiormq.abc import DeliveredMessage
 
 from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit import Broker, BrokerAway
+from tablebell.rabbit import Broker, BrokerUnavailable
 from tablebell.rabbit.connection import ANSWER_SECONDS, close_channel, own_cancellation
 from tablebell.rabbit.subscription import subscribed
 from tablebell.topology import LIVE_EXCHANGE, declare_live
@@ -37,7 +37,7 @@ class FrameConsumer:
     async def check(self) -> None:
         """Raise while no frames are consumed."""
         if not self._live:
-            raise BrokerAway("no frames from RabbitMQ")
+            raise BrokerUnavailable("no frames from RabbitMQ")
 
     async def run(self) -> None:
         """Consume forever. Open a new channel when one is lost."""
@@ -45,7 +45,7 @@ class FrameConsumer:
             try:
                 with own_cancellation():
                     await self._consume()
-            except BrokerAway:
+            except BrokerUnavailable:
                 await asyncio.sleep(0.1)
             except OUTAGES as outage:
                 log.warning("feed_interrupted", error=describe(outage))

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from tablebell.frames import Addressed, decode_frames
+from tablebell.frames import AddressedFrame, decode_frames
 from tablebell.outage import describe
 from ws_gateway import metrics
 from ws_gateway.encoded_frame import EncodedFrame
@@ -40,7 +40,7 @@ class Router:
         if delivered is not None:
             _observe_lag(delivered.text)
 
-    def _deliver(self, frame: Addressed) -> int:
+    def _deliver(self, frame: AddressedFrame) -> int:
         """Return the number of sessions that took the frame."""
         encoded: EncodedFrame | None = None
         sent = 0

@@ -13,7 +13,7 @@ from aio_pika import Message
 from pydantic import SecretStr
 from websockets.asyncio.client import ClientConnection, connect
 
-from tablebell.frames import Addressed, encode_frames
+from tablebell.frames import AddressedFrame, encode_frames
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
 from tablebell.testing import free_port
@@ -43,7 +43,7 @@ class RunningGateway:
     def stomp_url(self) -> str:
         return f"ws://127.0.0.1:{self.settings.port}/stomp"
 
-    async def publish(self, *frames: Addressed) -> None:
+    async def publish(self, *frames: AddressedFrame) -> None:
         await publish(self.broker, frames)
 
     async def open(self, url: str | None = None, **options: Any) -> ClientConnection:
@@ -106,7 +106,7 @@ def gateway_process(
     return service_process("ws_gateway", port, {**settings, **changes}, log)
 
 
-async def publish(broker: Broker, frames: Sequence[Addressed]) -> None:
+async def publish(broker: Broker, frames: Sequence[AddressedFrame]) -> None:
     channel = await broker.open_channel(confirms=True)
     await declare_live(channel)
     exchange = await channel.get_exchange(LIVE_EXCHANGE)

@@ -14,7 +14,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
 
-from tablebell.frames import Addressed, NotificationFrame, ReadFrame, ResolvedFrame, addressed
+from tablebell.frames import AddressedFrame, NotificationFrame, ReadFrame, ResolvedFrame, addressed
 from tablebell.inbox import NotificationView, Resolution
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
@@ -37,7 +37,7 @@ class InboxApi:
         self._last_id = 0
         self.app = self._make_app()
 
-    def add(self, *people: str, **properties: Any) -> list[Addressed]:
+    def add(self, *people: str, **properties: Any) -> list[AddressedFrame]:
         """Add a shared notification and return its frames. The test publishes or drops them."""
         self._last_id += 1
         shared_id = self._last_id
@@ -66,13 +66,13 @@ class InboxApi:
     def unread(self, person: str) -> int:
         return sum(not view.is_read for view in self.inboxes.get(person, {}).values())
 
-    def resolve(self, view: NotificationView, user_id: int, action: str) -> list[Addressed]:
+    def resolve(self, view: NotificationView, user_id: int, action: str) -> list[AddressedFrame]:
         resolution = Resolution(action=action, actor_id=user_id, actor_name=NAMES[user_id], at=datetime.now(UTC))
         people = self._change(view.event_notification_id, resolution=resolution, actions=[])
         frame = ResolvedFrame(event_notification_id=view.event_notification_id, **resolution.model_dump())
         return [addressed(frame, people)]
 
-    def mark_read(self, view: NotificationView, user_id: int) -> list[Addressed]:
+    def mark_read(self, view: NotificationView, user_id: int) -> list[AddressedFrame]:
         people = self._change(view.event_notification_id, is_read=True, read_by_user_id=user_id)
         frame = ReadFrame(
             event_notification_id=view.event_notification_id, read_by_user_id=user_id, at=datetime.now(UTC)

@@ -41,7 +41,7 @@ class Position:
     id: int
 
 
-CLAIMING = {"enable_sort": "off", "enable_seqscan": "off", "enable_bitmapscan": "off"}
+CLAIM_PLANNER_SETTINGS = {"enable_sort": "off", "enable_seqscan": "off", "enable_bitmapscan": "off"}
 """How the pool of whoever claims is to plan. Next to nothing is open most of the time, so PostgreSQL expects that, and
 would read and sort all of it. When there is a backlog, a claim has to follow an index and stop after its limit."""
 

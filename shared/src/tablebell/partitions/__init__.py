@@ -1,6 +1,6 @@
 """Partitions: who of the replicas works on what."""
 
+from tablebell.partitions.assignment import PARTITIONS
 from tablebell.partitions.partitions import Partitions
-from tablebell.partitions.seating import PARTITIONS
 
 __all__ = ["PARTITIONS", "Partitions"]

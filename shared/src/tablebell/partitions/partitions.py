@@ -22,8 +22,8 @@ from pydantic import SecretStr
 
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe
-from tablebell.partitions.seating import FIRST_SEAT, LAST_SEAT, Seating
-from tablebell.partitions.vigil import Vigil
+from tablebell.partitions.assignment import FIRST_SEAT, LAST_SEAT, Assignment
+from tablebell.partitions.peer_watch import PeerWatch
 from tablebell.postgres import Connection, connect
 from tablebell.sqlfile import load_queries
 from tablebell.wakeups import Wakeup
@@ -36,14 +36,14 @@ FOR_EVER = 86_400.0
 
 SQL = load_queries("tablebell.partitions", "sql", "locks.sql")
 
-Adopt = Callable[[Connection, Sequence[int]], Awaitable[object]]
+OnAcquired = Callable[[Connection, Sequence[int]], Awaitable[object]]
 
 
 class Partitions:
     """`adopt` runs when partitions have become ours, before they count as owned: to free what their last owner held
     when it died. `wakeup` is called when there are more of them than before."""
 
-    def __init__(self, url: SecretStr, service: str, namespace: int, adopt: Adopt, wakeup: Wakeup) -> None:
+    def __init__(self, url: SecretStr, service: str, namespace: int, adopt: OnAcquired, wakeup: Wakeup) -> None:
         self._url = url
         self._service = service
         self._namespace = namespace
@@ -52,7 +52,7 @@ class Partitions:
         self._wakeup = wakeup
         self._change = Wakeup()
         self._uses: set[asyncio.Future[None]] = set()
-        self._vigil = Vigil(url, service, namespace, self._channel)
+        self._vigil = PeerWatch(url, service, namespace, self._channel)
         self._seats: tuple[int, ...] = ()
         self.owned: frozenset[int] = frozenset()
         self.joined = False
@@ -101,11 +101,11 @@ class Partitions:
             with contextlib.suppress(*OUTAGES):
                 await connection.close(timeout=1.0)
 
-    async def _settle(self, connection: Connection) -> Seating:
+    async def _settle(self, connection: Connection) -> Assignment:
         """Give up what is beyond our share, or take of what is free until we have it."""
         while True:
             locks = await connection.fetch(SQL["survey"], self._namespace, FIRST_SEAT)
-            seating = Seating.read((lock["key"], lock["mine"]) for lock in locks)
+            seating = Assignment.read((lock["key"], lock["mine"]) for lock in locks)
             departed, self._seats = set(self._seats) - set(seating.seats), seating.seats
             if departed:
                 # It may have died before anybody watched it, and others may believe that it is still there.

@@ -1,24 +1,24 @@
 """RabbitMQ: a connection that comes back, publishing with confirms, consuming with the ack last."""
 
-from tablebell.rabbit.connection import Broker, BrokerAway, open_broker
+from tablebell.rabbit.connection import Broker, BrokerUnavailable, open_broker
 from tablebell.rabbit.consumer import Consumer, Recovery
-from tablebell.rabbit.delivery import Delivery, Done, Poison, Verdict
-from tablebell.rabbit.publisher import Confirmed, Outgoing, Publisher, PublishOutcome, Refused, Unreachable
+from tablebell.rabbit.publisher import Confirmed, OutgoingMessage, Publisher, PublishOutcome, Rejected, Unreachable
+from tablebell.rabbit.received_message import Handled, HandlingResult, Poison, ReceivedMessage
 
 __all__ = [
     "Broker",
-    "BrokerAway",
+    "BrokerUnavailable",
     "Confirmed",
     "Consumer",
-    "Delivery",
-    "Done",
-    "Outgoing",
+    "Handled",
+    "HandlingResult",
+    "OutgoingMessage",
     "Poison",
     "PublishOutcome",
     "Publisher",
+    "ReceivedMessage",
     "Recovery",
-    "Refused",
+    "Rejected",
     "Unreachable",
-    "Verdict",
     "open_broker",
 ]

@@ -44,13 +44,13 @@ PROBE_ANSWER_SECONDS = 10.0
 Declare = Callable[[AbstractChannel], Awaitable[None]]
 
 
-class BrokerAway(ConnectionError):
+class BrokerUnavailable(ConnectionError):
     """There is no connection to RabbitMQ at the moment, or RabbitMQ takes no messages on it."""
 
 
 @contextlib.contextmanager
 def own_cancellation() -> Iterator[None]:
-    """Lets through a cancellation of this task, and turns one that comes from aiormq into BrokerAway.
+    """Lets through a cancellation of this task, and turns one that comes from aiormq into BrokerUnavailable.
 
     aiormq cancels its calls on a connection that closes under them. A task that ends by that looks as if somebody had
     cancelled it, and nobody misses it.
@@ -61,7 +61,7 @@ def own_cancellation() -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise BrokerAway("the connection to RabbitMQ was closed under a call") from None
+        raise BrokerUnavailable("the connection to RabbitMQ was closed under a call") from None
 
 
 class Broker:
@@ -96,14 +96,14 @@ class Broker:
     async def open_channel(
         self, *, confirms: bool, prefetch: int | None = None, declare: Declare | None = None, wait: float = 1.0
     ) -> AbstractChannel:
-        """A new channel, with what it works on declared. Raises BrokerAway if there is no connection after a while.
+        """Open a channel and declare what it works on. Raises BrokerUnavailable if no connection comes within `wait`.
 
         Every answer is waited for with a bound: a broker that stops in the middle of a call may leave it unanswered.
         """
         if self.blocked is not None or not await self.wait_connected(wait):
             raise self._away()
         if self._connection is None or self._connection.is_closed:
-            raise BrokerAway("the connection to RabbitMQ was lost just now")
+            raise BrokerUnavailable("the connection to RabbitMQ was lost just now")
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 channel = await self._connection.channel(publisher_confirms=confirms, on_return_raises=confirms)
@@ -112,7 +112,7 @@ class Broker:
                 if declare is not None:
                     await declare(channel)
         except RuntimeError as error:  # what aiormq raises for a connection that closes under the call
-            raise BrokerAway("the connection to RabbitMQ was lost just now") from error
+            raise BrokerUnavailable("the connection to RabbitMQ was lost just now") from error
         return channel
 
     async def keep_connected(self) -> None:
@@ -180,7 +180,7 @@ class Broker:
                 channel = await connection.channel(publisher_confirms=True)
                 underlay = await channel.get_underlay_channel()
         except RuntimeError as error:
-            raise BrokerAway("the connection to RabbitMQ was lost just now") from error
+            raise BrokerUnavailable("the connection to RabbitMQ was lost just now") from error
         connection.link.probing = underlay
         while not losing.done():
             await self._probe(underlay, losing)
@@ -196,7 +196,7 @@ class Broker:
                 waits = {confirm, losing}
                 await asyncio.wait(waits, timeout=PROBE_ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
                 if self.blocked is None and not (confirm.done() or losing.done()):
-                    raise BrokerAway(f"RabbitMQ did not confirm a probe within {PROBE_ANSWER_SECONDS:.0f} s")
+                    raise BrokerUnavailable(f"RabbitMQ did not confirm a probe within {PROBE_ANSWER_SECONDS:.0f} s")
             if not losing.done():
                 confirm.result()
         finally:
@@ -225,10 +225,10 @@ class Broker:
         else:
             self._connected.clear()
 
-    def _away(self) -> BrokerAway:
+    def _away(self) -> BrokerUnavailable:
         if self.blocked is not None:
-            return BrokerAway(f"RabbitMQ takes no messages: {self.blocked}")
-        return BrokerAway("no connection to RabbitMQ")
+            return BrokerUnavailable(f"RabbitMQ takes no messages: {self.blocked}")
+        return BrokerUnavailable("no connection to RabbitMQ")
 
 
 def _set(event: asyncio.Event, *_: object) -> None:

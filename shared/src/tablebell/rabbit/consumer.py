@@ -24,10 +24,10 @@ from prometheus_client import Counter
 
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe, is_outage
-from tablebell.rabbit.connection import Broker, BrokerAway, Declare, close_channel, own_cancellation
-from tablebell.rabbit.delivery import Delivery, Handler, Poison, dead_letter, delivery_of
+from tablebell.rabbit.connection import Broker, BrokerUnavailable, Declare, close_channel, own_cancellation
 from tablebell.rabbit.isolation import Interrupted, Isolation
 from tablebell.rabbit.publisher import Confirmed, Publisher
+from tablebell.rabbit.received_message import Handler, Poison, ReceivedMessage, dead_letter, delivery_of
 from tablebell.rabbit.subscription import End, subscribed
 
 log = structlog.get_logger(__name__)
@@ -44,7 +44,7 @@ class Recovery(Protocol):
     async def request(self) -> None:
         """The queue is missing, or may have been deleted. Called before it is declared again."""
 
-    def missing(self) -> AsyncIterator[Sequence[Delivery]]:
+    def missing(self) -> AsyncIterator[Sequence[ReceivedMessage]]:
         """The messages that the queue may lack, in order. Called before the queue is consumed from."""
 
 
@@ -75,7 +75,7 @@ class Consumer:
     async def check(self) -> None:
         """Raises while the queue is not consumed, or what it brings cannot be handled."""
         if not self.consuming:
-            raise BrokerAway(f"{self.queue} is not consumed")
+            raise BrokerUnavailable(f"{self.queue} is not consumed")
         if self.trouble is not None:
             raise Interrupted(f"{self.queue} is held up: {self.trouble}")
 
@@ -85,7 +85,7 @@ class Consumer:
             try:
                 with own_cancellation():
                     await self._consume(stop)
-            except BrokerAway:
+            except BrokerUnavailable:
                 await stop.sleep(0.1)
             except Exception as error:
                 if not is_outage(error):
@@ -100,7 +100,7 @@ class Consumer:
             self._cancelled = False
         channel = await self.broker.open_channel(confirms=False, prefetch=2 * self.batch_size, declare=self.declare)
         underlay = await channel.get_underlay_channel()
-        arrived: asyncio.Queue[Delivery] = asyncio.Queue()
+        arrived: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
 
         async def on_message(message: DeliveredMessage) -> None:
             arrived.put_nowait(delivery_of(message))
@@ -111,7 +111,7 @@ class Consumer:
                 return
             async with subscribed(channel, self.queue, on_message, no_ack=False) as ended:
                 self.consuming, self.trouble = True, None
-                await Session(self, underlay, arrived, _either(stopping, ended)).run()
+                await ConsumerSession(self, underlay, arrived, _either(stopping, ended)).run()
                 self._cancelled = ended.done() and ended.result() is End.CANCELLED
         finally:
             self.consuming = False
@@ -140,8 +140,8 @@ class Consumer:
         return not stopping.done()
 
     async def handle(
-        self, batch: Sequence[Delivery], ending: asyncio.Future[Any], until: float
-    ) -> list[tuple[Delivery, Poison]] | None:
+        self, batch: Sequence[ReceivedMessage], ending: asyncio.Future[Any], until: float
+    ) -> list[tuple[ReceivedMessage, Poison]] | None:
         """What of the batch is poison, when the rest has been handled; None when the batch has to be given back."""
         failures = 0
         while not ending.done():
@@ -163,7 +163,7 @@ class Consumer:
                 return poisoned
         return None
 
-    async def bury(self, poisoned: Sequence[tuple[Delivery, Poison]]) -> bool:
+    async def bury(self, poisoned: Sequence[tuple[ReceivedMessage, Poison]]) -> bool:
         """Whether the dead queue has them."""
         broker = self.dead_letters or self.broker
         publisher = Publisher(broker, self.declare)
@@ -182,17 +182,21 @@ class Consumer:
         return True
 
 
-class Session:
+class ConsumerSession:
     """What happens on one channel until it ends."""
 
     def __init__(
-        self, consumer: Consumer, underlay: Underlay, arrived: asyncio.Queue[Delivery], ending: asyncio.Future[Any]
+        self,
+        consumer: Consumer,
+        underlay: Underlay,
+        arrived: asyncio.Queue[ReceivedMessage],
+        ending: asyncio.Future[Any],
     ) -> None:
         self._consumer = consumer
         self._underlay = underlay
         self._arrived = arrived
         self._ending = ending
-        self._unburied: list[tuple[Delivery, Poison]] = []
+        self._unburied: list[tuple[ReceivedMessage, Poison]] = []
 
     async def run(self) -> None:
         """Returns when the channel has ended, or has to be closed to give back what is held."""
@@ -204,7 +208,7 @@ class Session:
         finally:
             self._ending.cancel()
 
-    async def _take(self) -> list[Delivery]:
+    async def _take(self) -> list[ReceivedMessage]:
         """The next batch; nothing when it is time to end, or to try again to bury."""
         if self._arrived.empty():
             first: asyncio.Future[Any] = asyncio.ensure_future(self._arrived.get())
@@ -225,7 +229,7 @@ class Session:
             batch.append(self._arrived.get_nowait())
         return batch
 
-    async def _work_on(self, batch: Sequence[Delivery]) -> bool:
+    async def _work_on(self, batch: Sequence[ReceivedMessage]) -> bool:
         """Handle and ack the batch; False when what is held has to be given back."""
         poisoned = await self._consumer.handle(batch, self._ending, batch[0].received + self._consumer.hold_seconds)
         if poisoned is None:
@@ -255,7 +259,7 @@ class Session:
 
 
 def _either(*futures: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Done when one of them is."""
+    """Handled when one of them is."""
     either: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def end(_: object) -> None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from tablebell import tracing
 from tablebell.outage import OUTAGES, describe, is_data_error, is_outage
-from tablebell.rabbit.delivery import Delivery, Handler, Poison, Verdict
+from tablebell.rabbit.received_message import Handler, HandlingResult, Poison, ReceivedMessage
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class Isolation:
     unforeseen: int = 0
     """Messages in a row that failed by an error that nobody foresaw."""
 
-    async def handle(self, batch: Sequence[Delivery]) -> list[tuple[Delivery, Poison]]:
+    async def handle(self, batch: Sequence[ReceivedMessage]) -> list[tuple[ReceivedMessage, Poison]]:
         """What of the batch is poison; the rest has been handled. Raises an outage, or Interrupted."""
         try:
             with tracing.handling(self.queue, [delivery.headers for delivery in batch]) as headers:
@@ -50,7 +50,9 @@ class Isolation:
             return self._sort_out(batch, verdicts)
         return [poisoned for delivery in batch for poisoned in await self.handle([delivery])]
 
-    def _sort_out(self, batch: Sequence[Delivery], verdicts: Sequence[Verdict]) -> list[tuple[Delivery, Poison]]:
+    def _sort_out(
+        self, batch: Sequence[ReceivedMessage], verdicts: Sequence[HandlingResult]
+    ) -> list[tuple[ReceivedMessage, Poison]]:
         judged = zip(batch, verdicts, strict=True)
         poisoned = [(delivery, verdict) for delivery, verdict in judged if isinstance(verdict, Poison)]
         if len(poisoned) < len(batch):
@@ -65,5 +67,5 @@ class Isolation:
         return Poison(describe(error))
 
 
-def _carrying(batch: Sequence[Delivery], headers: Sequence[Mapping[str, Any]]) -> list[Delivery]:
+def _carrying(batch: Sequence[ReceivedMessage], headers: Sequence[Mapping[str, Any]]) -> list[ReceivedMessage]:
     return [replace(delivery, headers=own) for delivery, own in zip(batch, headers, strict=True)]

@@ -1,7 +1,7 @@
 """Publishing with confirms: many messages on their way at once, each with an outcome that is a value.
 
 Confirmed   the broker has it, in at least one queue
-Refused     this message cannot be delivered as it is (no queue is bound for it): counts as a failed attempt
+Rejected     this message cannot be delivered as it is (no queue is bound for it): counts as a failed attempt
 Unreachable the broker is away, blocked, busy or silent: nobody's fault, no attempt is counted; it may or may not have
             arrived
 
@@ -19,12 +19,12 @@ from pamqp.commands import Basic
 
 from tablebell import tracing
 from tablebell.outage import OUTAGES, describe
+from tablebell.rabbit.buffered_channel import BufferedPublishChannel
 from tablebell.rabbit.connection import Broker, Declare, close_channel
-from tablebell.rabbit.outflow import Outflow
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingMessage:
     exchange: str
     routing_key: str
     body: bytes
@@ -38,7 +38,7 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Rejected:
     reason: str
 
 
@@ -47,7 +47,7 @@ class Unreachable:
     reason: str
 
 
-PublishOutcome: TypeAlias = Confirmed | Refused | Unreachable
+PublishOutcome: TypeAlias = Confirmed | Rejected | Unreachable
 CONFIRMED = Confirmed()
 
 
@@ -67,24 +67,24 @@ class Publisher:
         self._declare = declare
         self._confirm_seconds = confirm_seconds
         self._window = window
-        self._outflow: Outflow | None = None
+        self._outflow: BufferedPublishChannel | None = None
         self._opening = asyncio.Lock()
         self._declare_again = False
 
-    async def publish_all(self, messages: Sequence[Outgoing]) -> list[PublishOutcome]:
+    async def publish_all(self, messages: Sequence[OutgoingMessage]) -> list[PublishOutcome]:
         """In windows, so that no more than a window's messages are held here."""
         outcomes: list[PublishOutcome] = []
         for start in range(0, len(messages), self._window):
             outcomes += await self._publish_window(messages[start : start + self._window])
         return outcomes
 
-    async def publish(self, message: Outgoing) -> PublishOutcome:
+    async def publish(self, message: OutgoingMessage) -> PublishOutcome:
         with tracing.publishing(message.exchange, message.properties) as properties:
             outcome = await self._publish(message, properties)
             tracing.annotate(failed=outcome is not CONFIRMED)
         return outcome
 
-    async def _publish(self, message: Outgoing, properties: Basic.Properties) -> PublishOutcome:
+    async def _publish(self, message: OutgoingMessage, properties: Basic.Properties) -> PublishOutcome:
         if self._broker.blocked is not None:
             return Unreachable(f"RabbitMQ takes no messages: {self._broker.blocked}")
         try:
@@ -101,7 +101,7 @@ class Publisher:
                     await _confirmed(outflow, confirm)
         except PublishError:
             self._declare_again = True  # somebody may have deleted the queues
-            return Refused(f"unroutable: no queue is bound to {message.exchange!r} for {message.routing_key!r}")
+            return Rejected(f"unroutable: no queue is bound to {message.exchange!r} for {message.routing_key!r}")
         except DeliveryError as error:
             # A queue that is full or has lost its quorum: it would refuse any message.
             return Unreachable(f"the broker did not take it: {describe(error)}")
@@ -113,13 +113,13 @@ class Publisher:
         if self._outflow is not None:
             await self._outflow.close()
 
-    async def _publish_window(self, messages: Iterable[Outgoing]) -> list[PublishOutcome]:
+    async def _publish_window(self, messages: Iterable[OutgoingMessage]) -> list[PublishOutcome]:
         return await asyncio.gather(*map(self.publish, messages))
 
-    async def _open(self) -> Outflow:
+    async def _open(self) -> BufferedPublishChannel:
         async with self._opening:
             if self._outflow is None or self._outflow.is_closed:
-                self._outflow = await Outflow.over(
+                self._outflow = await BufferedPublishChannel.over(
                     await self._broker.open_channel(confirms=True, declare=self._declare), self._window
                 )
             elif self._declare_again:
@@ -128,7 +128,7 @@ class Publisher:
         return self._outflow
 
 
-async def _confirmed(outflow: Outflow, confirm: asyncio.Future[object]) -> None:
+async def _confirmed(outflow: BufferedPublishChannel, confirm: asyncio.Future[object]) -> None:
     try:
         await confirm
     except asyncio.CancelledError:

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
-from tablebell.frames import Addressed, NotificationFrame, addressed
+from tablebell.frames import AddressedFrame, NotificationFrame, addressed
 
 
-def notification(number: int, *to: str, body: str = "Tavolo per 4") -> Addressed:
+def notification(number: int, *to: str, body: str = "Tavolo per 4") -> AddressedFrame:
     """A new notification frame for some addresses. All its ids are `number`."""
     view = NotificationFrame(
         id=number,

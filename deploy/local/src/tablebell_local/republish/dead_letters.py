@@ -10,7 +10,7 @@ from typing import Any
 
 from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
-from tablebell.rabbit import Broker, Confirmed, Outgoing, Publisher
+from tablebell.rabbit import Broker, Confirmed, OutgoingMessage, Publisher
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
 from tablebell_local.republish.selection import Outcome, Selection
 
@@ -105,10 +105,10 @@ def _is_often_given_back(message: AbstractIncomingMessage) -> bool:
     return not message.processed and isinstance(count, int) and count >= OFTEN
 
 
-def _copy(message: AbstractIncomingMessage, queue: str, *, keep: tuple[str, ...]) -> Outgoing:
+def _copy(message: AbstractIncomingMessage, queue: str, *, keep: tuple[str, ...]) -> OutgoingMessage:
     headers: Mapping[str, Any] = {
         name: value for name, value in message.headers.items() if name.startswith(keep) or not name.startswith(ADDED)
     }
     properties = message.properties
     properties.headers = dict(headers)
-    return Outgoing(exchange="", routing_key=queue, body=message.body, properties=properties)
+    return OutgoingMessage(exchange="", routing_key=queue, body=message.body, properties=properties)

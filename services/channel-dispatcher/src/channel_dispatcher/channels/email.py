@@ -19,13 +19,13 @@ from aiosmtplib import (
 )
 from pydantic import AfterValidator, FilePath, SecretStr
 
-from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind, PerSecond
+from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
-from channel_dispatcher.mail import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
-from channel_dispatcher.outcome import Outcome, ProviderDown, Sent, Undeliverable
-from channel_dispatcher.smtp_line import LineLost, SmtpLine
-from channel_dispatcher.smtp_pool import SCHEMES, SmtpPool, SmtpServer
+from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent, Undeliverable
+from channel_dispatcher.smtp.message import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
+from channel_dispatcher.smtp.pipelined import ConnectionLost, PipelinedSmtp
+from channel_dispatcher.smtp.pool import SCHEMES, SmtpPool, SmtpServer
 from channel_dispatcher.smtp_rules import judge_reply
 from tablebell.messages import EmailMessage
 from tablebell.outage import describe
@@ -67,7 +67,7 @@ class EmailSender:
         self._sender = sender
         self._unsubscribe = unsubscribe
 
-    async def send(self, delivery: Delivery) -> Outcome:
+    async def send(self, delivery: Delivery) -> SendOutcome:
         try:
             recipient = ascii_domain(delivery.recipient)
         except InvalidAddress as error:
@@ -87,7 +87,7 @@ class EmailSender:
         conversation = _Conversation(self._sender.address, recipient, mail, self._pool.timeout)
         return await self._hold(conversation) or Sent(message_id)
 
-    async def _hold(self, conversation: "_Conversation") -> Outcome | None:
+    async def _hold(self, conversation: "_Conversation") -> SendOutcome | None:
         """What went wrong, or None. A kept line that was closed meanwhile is worth a second try, on a new one."""
         try:
             line, used = await self._pool.take()
@@ -119,7 +119,7 @@ class _Conversation:
     def lost_before_mail(self) -> bool:
         return self.lost and self._stage == "MAIL"
 
-    async def hold(self, line: SmtpLine) -> Outcome | None:
+    async def hold(self, line: PipelinedSmtp) -> SendOutcome | None:
         self._stage, self.lost = "MAIL", False
         options = ""
         if not self._recipient.isascii():
@@ -135,12 +135,12 @@ class _Conversation:
         except TimeoutError:
             line.close()
             return ProviderDown(f"no answer within {self._seconds} s")
-        except LineLost as error:
+        except ConnectionLost as error:
             line.close()
             self._stage, self.lost = STAGES[error.answered], True
             return ProviderDown(f"{self._stage}: the connection was lost before the answer: {error}")
 
-    async def _refused(self, line: SmtpLine, answer: SMTPResponse) -> Outcome:
+    async def _refused(self, line: PipelinedSmtp, answer: SMTPResponse) -> SendOutcome:
         self.lost = answer.code == GOODBYE and self._stage == "MAIL"  # to an idle connection
         if answer.code == GOODBYE:
             line.close()
@@ -148,14 +148,14 @@ class _Conversation:
             await self._start_over(line)
         return judge_reply(self._stage, answer.code, answer.message)
 
-    async def _start_over(self, line: SmtpLine) -> None:
+    async def _start_over(self, line: PipelinedSmtp) -> None:
         try:
             await line.reset()
-        except LineLost:
+        except ConnectionLost:
             line.close()
 
 
-def _not_connected(error: SMTPException) -> Outcome:
+def _not_connected(error: SMTPException) -> SendOutcome:
     """Nothing of any mail has been said yet."""
     if isinstance(error, SMTPResponseException):
         stage = "AUTH" if isinstance(error, SMTPAuthenticationError) else "CONNECT"
@@ -176,4 +176,4 @@ async def open_email(settings: EmailSettings, timeout: float) -> AsyncIterator[E
         await pool.close()
 
 
-EMAIL = Kind(Channel.EMAIL, EmailSettings, open_email)
+EMAIL = ChannelSpec(Channel.EMAIL, EmailSettings, open_email)

@@ -8,8 +8,8 @@ from typing import Any
 
 import httpx
 
-from channel_dispatcher.outcome import Outcome, ProviderDown
-from channel_dispatcher.rules import Rules, code_class, parse_retry_after
+from channel_dispatcher.error_rules import Rules, code_class, parse_retry_after
+from channel_dispatcher.outcome import ProviderDown, SendOutcome
 from tablebell.outage import describe
 
 LONGEST_IDLE = 60.0
@@ -54,7 +54,7 @@ class HttpProvider:
             return ProviderDown(f"no answer: {describe(error)}")
 
 
-def judge_answer(rules: Rules, answer: httpx.Response, code: object = None, reason: str = "") -> Outcome:
+def judge_answer(rules: Rules, answer: httpx.Response, code: object = None, reason: str = "") -> SendOutcome:
     """What an answer that is not a success means; `code` is the provider's own, besides the HTTP status."""
     status = answer.status_code
     text = reason or answer.text[:LONGEST_REASON]

@@ -10,12 +10,12 @@ import httpx
 from pydantic import AfterValidator, AnyHttpUrl, Field, FilePath
 
 from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http, read_object
-from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind, PerSecond
+from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.error_rules import ErrorClass, Rules
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.oauth import AccessTokens, ServiceAccount
-from channel_dispatcher.outcome import Outcome, ProviderDown, Sent
-from channel_dispatcher.rules import Rules, Verdict
+from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent
 from tablebell.messages import PushMessage
 from tablebell.people import Channel
 
@@ -24,18 +24,18 @@ INVALID_ADDRESS = "INVALID_ADDRESS"
 # https://firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode. Without such a code Google answered before FCM.
 RULES = Rules(
     {
-        "404 UNREGISTERED": Verdict.DEAD_ADDRESS,  # the app is gone from that device
-        "403 SENDER_ID_MISMATCH": Verdict.DEAD_ADDRESS,  # the token belongs to another sender's app
-        f"400 {INVALID_ADDRESS}": Verdict.DEAD_ADDRESS,  # The registration token is not a valid FCM registration token
-        "400": Verdict.REFUSED,  # INVALID_ARGUMENT: too big, a reserved data key, ...
-        "401": Verdict.MISCONFIGURED,  # UNAUTHENTICATED; THIRD_PARTY_AUTH_ERROR: APNs or Web Push, some devices only
-        "403": Verdict.MISCONFIGURED,  # PERMISSION_DENIED: the account may not send for this project
-        "404": Verdict.MISCONFIGURED,  # NOT_FOUND: no such project
-        "408": Verdict.DOWN,
-        "413": Verdict.REFUSED,
-        "429": Verdict.THROTTLED,  # QUOTA_EXCEEDED, of the project or of one device
-        "4xx": Verdict.REFUSED,
-        "5xx": Verdict.DOWN,  # INTERNAL, UNAVAILABLE, UNSPECIFIED_ERROR
+        "404 UNREGISTERED": ErrorClass.DEAD_ADDRESS,  # the app is gone from that device
+        "403 SENDER_ID_MISMATCH": ErrorClass.DEAD_ADDRESS,  # the token belongs to another sender's app
+        f"400 {INVALID_ADDRESS}": ErrorClass.DEAD_ADDRESS,  # Not a valid FCM registration token
+        "400": ErrorClass.REFUSED,  # INVALID_ARGUMENT: too big, a reserved data key, ...
+        "401": ErrorClass.MISCONFIGURED,  # UNAUTHENTICATED; THIRD_PARTY_AUTH_ERROR: APNs or Web Push, some devices only
+        "403": ErrorClass.MISCONFIGURED,  # PERMISSION_DENIED: the account may not send for this project
+        "404": ErrorClass.MISCONFIGURED,  # NOT_FOUND: no such project
+        "408": ErrorClass.DOWN,
+        "413": ErrorClass.REFUSED,
+        "429": ErrorClass.THROTTLED,  # QUOTA_EXCEEDED, of the project or of one device
+        "4xx": ErrorClass.REFUSED,
+        "5xx": ErrorClass.DOWN,  # INTERNAL, UNAVAILABLE, UNSPECIFIED_ERROR
     }
 )
 
@@ -64,7 +64,7 @@ class PushSender:
         self._provider = provider
         self._tokens = tokens
 
-    async def send(self, delivery: Delivery) -> Outcome:
+    async def send(self, delivery: Delivery) -> SendOutcome:
         payload = _payload(delivery)
         answer = await self._post(payload)
         if isinstance(answer, httpx.Response) and _refuses_token(answer):
@@ -138,4 +138,4 @@ async def open_push(settings: PushSettings, timeout: float) -> AsyncIterator[Pus
         yield PushSender(provider, AccessTokens(account, provider), settings)
 
 
-PUSH = Kind(Channel.PUSH, PushSettings, open_push)
+PUSH = ChannelSpec(Channel.PUSH, PushSettings, open_push)

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from pydantic import AnyHttpUrl, SecretStr, TypeAdapter, field_validator
 
 from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http
-from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind, PerSecond
+from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.error_rules import ErrorClass, Rules
 from channel_dispatcher.limits import Limits
-from channel_dispatcher.outcome import Outcome, ProviderDown, Sent
-from channel_dispatcher.rules import Rules, Verdict
+from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent
 from tablebell.messages import SlackMessage
 from tablebell.people import Channel
 
@@ -18,23 +18,23 @@ from tablebell.people import Channel
 # https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, "Handling errors"
 RULES = Rules(
     {
-        "400 invalid_payload": Verdict.REFUSED,
-        "400 invalid_blocks": Verdict.REFUSED,
-        "400 no_text": Verdict.REFUSED,
-        "400 too_many_attachments": Verdict.REFUSED,
-        "400 user_not_found": Verdict.MISCONFIGURED,
-        "400 no_team": Verdict.MISCONFIGURED,
-        "400 team_disabled": Verdict.MISCONFIGURED,
-        "400": Verdict.REFUSED,
-        "401": Verdict.MISCONFIGURED,
-        "403": Verdict.MISCONFIGURED,  # action_prohibited, invalid_token, posting_to_general_channel_denied
-        "404": Verdict.MISCONFIGURED,  # channel_not_found, no_active_hooks, no_service, no_service_id, no_team
-        "408": Verdict.DOWN,
-        "410": Verdict.MISCONFIGURED,  # channel_is_archived
-        "413": Verdict.REFUSED,
-        "429": Verdict.THROTTLED,  # rate_limited, with Retry-After
-        "4xx": Verdict.MISCONFIGURED,
-        "5xx": Verdict.DOWN,  # rollup_error, server_error
+        "400 invalid_payload": ErrorClass.REFUSED,
+        "400 invalid_blocks": ErrorClass.REFUSED,
+        "400 no_text": ErrorClass.REFUSED,
+        "400 too_many_attachments": ErrorClass.REFUSED,
+        "400 user_not_found": ErrorClass.MISCONFIGURED,
+        "400 no_team": ErrorClass.MISCONFIGURED,
+        "400 team_disabled": ErrorClass.MISCONFIGURED,
+        "400": ErrorClass.REFUSED,
+        "401": ErrorClass.MISCONFIGURED,
+        "403": ErrorClass.MISCONFIGURED,  # action_prohibited, invalid_token, posting_to_general_channel_denied
+        "404": ErrorClass.MISCONFIGURED,  # channel_not_found, no_active_hooks, no_service, no_service_id, no_team
+        "408": ErrorClass.DOWN,
+        "410": ErrorClass.MISCONFIGURED,  # channel_is_archived
+        "413": ErrorClass.REFUSED,
+        "429": ErrorClass.THROTTLED,  # rate_limited, with Retry-After
+        "4xx": ErrorClass.MISCONFIGURED,
+        "5xx": ErrorClass.DOWN,  # rollup_error, server_error
     }
 )
 LONGEST_WORD = 60
@@ -61,7 +61,7 @@ class SlackSender:
         self._provider = provider
         self._url = url
 
-    async def send(self, delivery: Delivery) -> Outcome:
+    async def send(self, delivery: Delivery) -> SendOutcome:
         message = SlackMessage.model_validate(delivery.message)
         # Two people's notifications may read the same: the id tells a second message from a repeated one.
         metadata = {"event_type": "tablebell_notification", "event_payload": {"channelSendId": delivery.key}}
@@ -77,4 +77,4 @@ async def open_slack(settings: SlackSettings, timeout: float) -> AsyncIterator[S
         yield SlackSender(provider, settings.slack_webhook_url.get_secret_value())
 
 
-SLACK = Kind(Channel.SLACK, SlackSettings, open_slack, shared_address=True)
+SLACK = ChannelSpec(Channel.SLACK, SlackSettings, open_slack, shared_address=True)

@@ -8,11 +8,11 @@ from urllib.parse import quote
 from pydantic import AnyHttpUrl, Field, SecretStr
 
 from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http, read_object
-from channel_dispatcher.channels.kind import ChannelSettings, Concurrency, Kind, PerSecond
+from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
+from channel_dispatcher.error_rules import ErrorClass, Rules
 from channel_dispatcher.limits import Limits
-from channel_dispatcher.outcome import Outcome, ProviderDown, Sent
-from channel_dispatcher.rules import Rules, Verdict
+from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent
 from tablebell.messages import SmsMessage
 from tablebell.people import Channel
 
@@ -20,41 +20,41 @@ from tablebell.people import Channel
 RULES = Rules(
     {
         # This address.
-        "400 21211": Verdict.DEAD_ADDRESS,  # Invalid 'To' Phone Number
-        "400 21214": Verdict.DEAD_ADDRESS,  # 'To' phone number cannot be reached
-        "400 21217": Verdict.DEAD_ADDRESS,  # Phone number does not appear to be valid
-        "400 21265": Verdict.DEAD_ADDRESS,  # 'To' number cannot be a Short Code
-        "400 21610": Verdict.DEAD_ADDRESS,  # Attempt to send to unsubscribed recipient: the person answered STOP
-        "400 21614": Verdict.DEAD_ADDRESS,  # 'To' number is not a valid mobile number
-        "400 21635": Verdict.DEAD_ADDRESS,  # 'To' number cannot be a landline
+        "400 21211": ErrorClass.DEAD_ADDRESS,  # Invalid 'To' Phone Number
+        "400 21214": ErrorClass.DEAD_ADDRESS,  # 'To' phone number cannot be reached
+        "400 21217": ErrorClass.DEAD_ADDRESS,  # Phone number does not appear to be valid
+        "400 21265": ErrorClass.DEAD_ADDRESS,  # 'To' number cannot be a Short Code
+        "400 21610": ErrorClass.DEAD_ADDRESS,  # Attempt to send to unsubscribed recipient: the person answered STOP
+        "400 21614": ErrorClass.DEAD_ADDRESS,  # 'To' number is not a valid mobile number
+        "400 21635": ErrorClass.DEAD_ADDRESS,  # 'To' number cannot be a landline
         # This message.
-        "400 21266": Verdict.REFUSED,  # 'To' and 'From' numbers cannot be the same
-        "400 21602": Verdict.REFUSED,  # Message body is required
-        "400 21604": Verdict.REFUSED,  # 'To' phone number is required
-        "400 21605": Verdict.REFUSED,  # Maximum body length exceeded
-        "400 21617": Verdict.REFUSED,  # The concatenated message body exceeds the 1600 character limit
-        "400 21618": Verdict.REFUSED,  # The message body cannot be sent
-        "400 21619": Verdict.REFUSED,  # A text message body or media urls must be specified
+        "400 21266": ErrorClass.REFUSED,  # 'To' and 'From' numbers cannot be the same
+        "400 21602": ErrorClass.REFUSED,  # Message body is required
+        "400 21604": ErrorClass.REFUSED,  # 'To' phone number is required
+        "400 21605": ErrorClass.REFUSED,  # Maximum body length exceeded
+        "400 21617": ErrorClass.REFUSED,  # The concatenated message body exceeds the 1600 character limit
+        "400 21618": ErrorClass.REFUSED,  # The message body cannot be sent
+        "400 21619": ErrorClass.REFUSED,  # A text message body or media urls must be specified
         # Us: the sender, the account or its permissions; 21408 and 21612 for some destinations only.
-        "400 21212": Verdict.MISCONFIGURED,  # Invalid 'From' Number
-        "400 21408": Verdict.MISCONFIGURED,  # Permission to send an SMS has not been enabled for the region
-        "400 21601": Verdict.MISCONFIGURED,  # Phone number is not a valid SMS-capable inbound phone number
-        "400 21603": Verdict.MISCONFIGURED,  # 'From' phone number is required
-        "400 21606": Verdict.MISCONFIGURED,  # 'From' is not a message-capable number for this destination/account
-        "400 21608": Verdict.MISCONFIGURED,  # The 'to' phone number is not yet verified for this (trial) account
-        "400 21612": Verdict.MISCONFIGURED,  # cannot be sent with the current combination of 'To' and/or 'From'
-        "400 21659": Verdict.MISCONFIGURED,  # 'From' is not a Twilio phone number or Short Code country mismatch
-        "400": Verdict.MISCONFIGURED,
-        "401": Verdict.MISCONFIGURED,  # 20003 Authenticate
-        "403": Verdict.MISCONFIGURED,  # 20403 Forbidden, 20005 Account not active
-        "404": Verdict.MISCONFIGURED,  # 20404 Not found: no such account
+        "400 21212": ErrorClass.MISCONFIGURED,  # Invalid 'From' Number
+        "400 21408": ErrorClass.MISCONFIGURED,  # Permission to send an SMS has not been enabled for the region
+        "400 21601": ErrorClass.MISCONFIGURED,  # Phone number is not a valid SMS-capable inbound phone number
+        "400 21603": ErrorClass.MISCONFIGURED,  # 'From' phone number is required
+        "400 21606": ErrorClass.MISCONFIGURED,  # 'From' is not a message-capable number for this destination/account
+        "400 21608": ErrorClass.MISCONFIGURED,  # The 'to' phone number is not yet verified for this (trial) account
+        "400 21612": ErrorClass.MISCONFIGURED,  # cannot be sent with the current combination of 'To' and/or 'From'
+        "400 21659": ErrorClass.MISCONFIGURED,  # 'From' is not a Twilio phone number or Short Code country mismatch
+        "400": ErrorClass.MISCONFIGURED,
+        "401": ErrorClass.MISCONFIGURED,  # 20003 Authenticate
+        "403": ErrorClass.MISCONFIGURED,  # 20403 Forbidden, 20005 Account not active
+        "404": ErrorClass.MISCONFIGURED,  # 20404 Not found: no such account
         # Now.
-        "400 21611": Verdict.THROTTLED,  # This 'From' number has exceeded the maximum number of queued messages
-        "400 21730": Verdict.DOWN,  # System under maintenance. Please try again later.
-        "408": Verdict.DOWN,
-        "429": Verdict.THROTTLED,  # 20429 Too Many Requests; 63038 Account exceeded the daily messages limit
-        "4xx": Verdict.MISCONFIGURED,
-        "5xx": Verdict.DOWN,  # 20500 Internal Server Error, 20503 Service unavailable
+        "400 21611": ErrorClass.THROTTLED,  # This 'From' number has exceeded the maximum number of queued messages
+        "400 21730": ErrorClass.DOWN,  # System under maintenance. Please try again later.
+        "408": ErrorClass.DOWN,
+        "429": ErrorClass.THROTTLED,  # 20429 Too Many Requests; 63038 Account exceeded the daily messages limit
+        "4xx": ErrorClass.MISCONFIGURED,
+        "5xx": ErrorClass.DOWN,  # 20500 Internal Server Error, 20503 Service unavailable
     }
 )
 
@@ -79,7 +79,7 @@ class SmsSender:
         self._from = settings.sms_from
         self._provider = provider
 
-    async def send(self, delivery: Delivery) -> Outcome:
+    async def send(self, delivery: Delivery) -> SendOutcome:
         message = SmsMessage.model_validate(delivery.message)
         form = {"To": delivery.recipient, "From": self._from, "Body": message.text}
         # Creating a message is not idempotent, and Twilio knows no key. The header is for a gateway's logs.
@@ -100,4 +100,4 @@ async def open_sms(settings: SmsSettings, timeout: float) -> AsyncIterator[SmsSe
         yield SmsSender(provider, settings)
 
 
-SMS = Kind(Channel.SMS, SmsSettings, open_sms)
+SMS = ChannelSpec(Channel.SMS, SmsSettings, open_sms)

@@ -10,7 +10,7 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 Hours = Mapping[str, Sequence[Sequence[str]]]
 
 
-class Refused(Exception):
+class NotBookable(Exception):
     """The restaurant cannot take it; `field` is what would have to be different."""
 
     def __init__(self, field: str, reason: str) -> None:
@@ -33,18 +33,18 @@ class Restaurant:
     def check(self, field: str, slot_time: datetime, now: datetime, horizon: timedelta) -> datetime:
         """The moment that `slot_time` means, if the restaurant takes reservations for it."""
         if not self.accepts_reservations:
-            raise Refused("restaurantId", f"{self.name} takes no reservations at the moment.")
+            raise NotBookable("restaurantId", f"{self.name} takes no reservations at the moment.")
         moment = self.moment(field, slot_time)
         if moment <= now:
-            raise Refused(field, "The time has passed.")
+            raise NotBookable(field, "The time has passed.")
         if moment > now + horizon:
-            raise Refused(field, f"Reservations are taken up to {horizon.days} days ahead.")
+            raise NotBookable(field, f"Reservations are taken up to {horizon.days} days ahead.")
         self._check_open(field, moment.astimezone(self.timezone))
         return moment
 
     def check_party(self, party_size: int) -> None:
         if party_size > self.max_party_size:
-            raise Refused("partySize", f"{self.name} seats parties of up to {self.max_party_size}.")
+            raise NotBookable("partySize", f"{self.name} seats parties of up to {self.max_party_size}.")
 
     def moment(self, field: str, written: datetime) -> datetime:
         """A time without an offset is the restaurant's; of a repeated hour in autumn, the first is meant."""
@@ -53,7 +53,7 @@ class Restaurant:
         local = written.replace(tzinfo=self.timezone)
         moment = local.astimezone(UTC)
         if moment.astimezone(self.timezone).replace(tzinfo=None) != written:
-            raise Refused(field, f"That time does not exist in {self.timezone}: the clocks are put forward.")
+            raise NotBookable(field, f"That time does not exist in {self.timezone}: the clocks are put forward.")
         return moment
 
     def _check_open(self, field: str, local: datetime) -> None:
@@ -62,9 +62,11 @@ class Restaurant:
             if self._serves(day, local):
                 if day in self.closures:
                     reason = self.closures[day]
-                    raise Refused(field, f"{self.name} is closed on {day}" + (f" ({reason})." if reason else "."))
+                    raise NotBookable(field, f"{self.name} is closed on {day}" + (f" ({reason})." if reason else "."))
                 return
-        raise Refused(field, f"{self.name} is closed then. On {local:%A} it is open {self._hours_of(local.date())}.")
+        raise NotBookable(
+            field, f"{self.name} is closed then. On {local:%A} it is open {self._hours_of(local.date())}."
+        )
 
     def _serves(self, day: date, local: datetime) -> bool:
         if self.opening_hours is None:

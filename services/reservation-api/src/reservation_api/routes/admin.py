@@ -10,8 +10,8 @@ from reservation_api.auth import Auth
 from reservation_api.outbox_admin import DeadRow, Intervention, OutboxAdmin, OutboxCounts, Selection
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
-from reservation_api.trace import Trace, Tracing
-from reservation_api.wire import PathId, printable
+from reservation_api.reservation_history import ReservationHistory, Trace
+from reservation_api.schemas import PathId, printable
 from tablebell.outbox import Level
 from tablebell.people import Channel, UserType
 from tablebell.tokens import Identity
@@ -30,7 +30,7 @@ ReasonPart = Annotated[
 ]
 
 
-def admin_routes(auth: Auth, outbox: OutboxAdmin, addresses: AddressAdmin, tracing: Tracing) -> APIRouter:
+def admin_routes(auth: Auth, outbox: OutboxAdmin, addresses: AddressAdmin, tracing: ReservationHistory) -> APIRouter:
     router = APIRouter(prefix="/admin", tags=["Operators"])
     admin = Annotated[Identity, Depends(auth.only(UserType.ADMIN_USER))]
 

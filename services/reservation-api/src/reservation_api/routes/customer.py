@@ -4,14 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header
 
-from reservation_api.asking import Ask, Asking
 from reservation_api.auth import Auth
-from reservation_api.deciding import Change, Deciding
+from reservation_api.create_reservation import Ask, CreateReservation
 from reservation_api.domain.reservation import Status
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
+from reservation_api.reservation_commands import Change, ReservationCommands
 from reservation_api.reservations import Reservations, ReservationView
-from reservation_api.wire import PathId
+from reservation_api.schemas import PathId
 from tablebell.people import UserType
 from tablebell.tokens import Identity
 
@@ -27,7 +27,9 @@ IdempotencyKey = Annotated[
 ]
 
 
-def customer_routes(auth: Auth, asking: Asking, reservations: Reservations, deciding: Deciding) -> APIRouter:
+def customer_routes(
+    auth: Auth, create_reservation: CreateReservation, reservations: Reservations, commands: ReservationCommands
+) -> APIRouter:
     router = APIRouter(prefix="/customer/reservation", tags=["Customers"])
     customer = Annotated[Identity, Depends(auth.only(UserType.CUSTOMER))]
     asker = Annotated[Identity, Depends(auth.only(UserType.CUSTOMER, UserType.AGENCY_USER))]
@@ -39,7 +41,7 @@ def customer_routes(auth: Auth, asking: Asking, reservations: Reservations, deci
         A `slotTime` without an offset is in the restaurant's timezone. The restaurant's staff, the customer, the admins
         and the agency are notified.
         """
-        return await asking.ask(who, body, idempotency_key)
+        return await create_reservation.ask(who, body, idempotency_key)
 
     @router.get("", summary="List your reservations, the newest first", responses=problems())
     async def list_own(
@@ -54,10 +56,10 @@ def customer_routes(auth: Auth, asking: Asking, reservations: Reservations, deci
     @router.patch("/{reservation_id}", summary="Change it", responses=problems(400, 404, 409, 413, 415))
     async def change(who: customer, reservation_id: PathId, body: Change) -> ReservationView:
         """The restaurant has to accept it again: its status becomes `NOT_ACCEPTED`, its reminders are withdrawn."""
-        return await deciding.change(who, reservation_id, body)
+        return await commands.change(who, reservation_id, body)
 
     @router.post("/{reservation_id}/cancel", summary="Cancel it", responses=problems(400, 404, 409, 413, 415))
     async def cancel(who: customer, reservation_id: PathId) -> ReservationView:
-        return await deciding.cancel(who, reservation_id)
+        return await commands.cancel(who, reservation_id)
 
     return router

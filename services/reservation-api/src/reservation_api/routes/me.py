@@ -5,13 +5,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 
 from reservation_api.auth import Auth
-from reservation_api.preferences import PreferenceBook, Preferences
+from reservation_api.preferences import Preferences, PreferenceService
 from reservation_api.problem import problems
 from tablebell.people import UserType
 from tablebell.tokens import Identity
 
 
-def me_routes(auth: Auth, book: PreferenceBook) -> APIRouter:
+def me_routes(auth: Auth, book: PreferenceService) -> APIRouter:
     router = APIRouter(prefix="/me", tags=["Preferences"])
     anyone = Annotated[Identity, Depends(auth.only(*UserType))]
 

@@ -6,16 +6,16 @@ from fastapi import APIRouter, Depends, Query
 
 from reservation_api.auth import Auth
 from reservation_api.inbox import Inbox, ReadAll, UnreadCount
+from reservation_api.notification_actions import NotificationActions, Response
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
-from reservation_api.responding import Responding, Response
-from reservation_api.wire import PathId
+from reservation_api.schemas import PathId
 from tablebell.inbox import NotificationView
 from tablebell.people import UserType
 from tablebell.tokens import Identity
 
 
-def notification_routes(auth: Auth, inbox: Inbox, responding: Responding) -> APIRouter:
+def notification_routes(auth: Auth, inbox: Inbox, responding: NotificationActions) -> APIRouter:
     router = APIRouter(prefix="/notifications", tags=["Inbox"])
     anyone = Annotated[Identity, Depends(auth.only(*UserType))]
 

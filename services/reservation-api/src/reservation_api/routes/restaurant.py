@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from reservation_api.auth import Auth
-from reservation_api.deciding import Deciding, Postpone
 from reservation_api.domain.reservation import Act, Status
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
+from reservation_api.reservation_commands import Postpone, ReservationCommands
 from reservation_api.reservations import Reservations, ReservationView
-from reservation_api.wire import PathId
+from reservation_api.schemas import PathId
 from tablebell.people import UserType
 from tablebell.tokens import Identity
 
@@ -21,7 +21,7 @@ Day = Annotated[
 ]
 
 
-def restaurant_routes(auth: Auth, reservations: Reservations, deciding: Deciding) -> APIRouter:
+def restaurant_routes(auth: Auth, reservations: Reservations, commands: ReservationCommands) -> APIRouter:
     router = APIRouter(prefix="/restaurant/reservation", tags=["Restaurants"])
     staff = Annotated[Identity, Depends(auth.only(UserType.RESTAURANT_USER))]
 
@@ -34,17 +34,17 @@ def restaurant_routes(auth: Auth, reservations: Reservations, deciding: Deciding
     @router.post("/{reservation_id}/accept", summary="Accept it", responses=problems(400, 404, 409, 413, 415))
     async def accept(who: staff, reservation_id: PathId) -> ReservationView:
         """The first of the staff to decide decides for all; the others get 409 with who it was."""
-        return await deciding.decide(who, reservation_id, Act.ACCEPT)
+        return await commands.decide(who, reservation_id, Act.ACCEPT)
 
     @router.post("/{reservation_id}/reject", summary="Reject it", responses=problems(400, 404, 409, 413, 415))
     async def reject(who: staff, reservation_id: PathId) -> ReservationView:
-        return await deciding.decide(who, reservation_id, Act.REJECT)
+        return await commands.decide(who, reservation_id, Act.REJECT)
 
     @router.post(
         "/{reservation_id}/postpone", summary="Propose another time", responses=problems(400, 404, 409, 413, 415)
     )
     async def postpone(who: staff, reservation_id: PathId, body: Postpone) -> ReservationView:
         """The customer confirms or declines it by an action on their notification."""
-        return await deciding.decide(who, reservation_id, Act.POSTPONE, body.proposed_time)
+        return await commands.decide(who, reservation_id, Act.POSTPONE, body.proposed_time)
 
     return router

@@ -1,0 +1,83 @@
+"""The API as an honest client uses it: by whichever replica answers, and again until one does."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from tablebell_local import tokens
+
+PATIENCE = 90.0
+PAUSE = 0.2
+# The rest queue here: httpx looks at every waiting request for each that ends, and stalls over a thousand of them.
+AT_ONCE = 50
+STILL_RUNNING = "urn:tablebell:problem:still-running"
+
+
+class NoAnswer(Exception):
+    """Nobody gave a definite answer in time."""
+
+
+class ApiClient:
+    def __init__(self, replicas: Sequence[httpx.AsyncClient], secret: str) -> None:
+        self._replicas = itertools.cycle(replicas)
+        self._secret = secret
+        self._tokens: dict[str, str] = {}
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self.lost_answers = 0
+
+    async def call(
+        self, person: str, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
+    ) -> httpx.Response:
+        """The first definite answer: a success, or a refusal that would not be another the next time."""
+        headers = {"Authorization": f"Bearer {self._token(person)}"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                async with self._slots:
+                    answer = await next(self._replicas).request(method, path, json=body, headers=headers)
+            except httpx.TransportError:
+                self.lost_answers += 1
+            else:
+                if not _is_passing(answer):
+                    return answer
+            await asyncio.sleep(PAUSE)
+        raise NoAnswer(f"{method} {path}")
+
+    async def inbox(self, person: str) -> list[dict[str, Any]]:
+        """The whole of it, page by page."""
+        items: list[dict[str, Any]] = []
+        path = "/notifications?limit=100"
+        while True:
+            page = (await self.call(person, "GET", path)).raise_for_status().json()
+            items += page["items"]
+            if page["nextCursor"] is None:
+                return items
+            path = f"/notifications?limit=100&cursor={page['nextCursor']}"
+
+    def _token(self, person: str) -> str:
+        if person not in self._tokens:
+            self._tokens[person] = tokens.issue(person, self._secret)
+        return self._tokens[person]
+
+
+def _is_passing(answer: httpx.Response) -> bool:
+    if answer.status_code == 409:
+        return bool(answer.json().get("type") == STILL_RUNNING)
+    return answer.status_code == 429 or answer.status_code >= 500
+
+
+@asynccontextmanager
+async def open_api_client(urls: Sequence[str], secret: str) -> AsyncIterator[ApiClient]:
+    clients = [httpx.AsyncClient(base_url=url, timeout=10, trust_env=False) for url in urls]
+    try:
+        yield ApiClient(clients, secret)
+    finally:
+        for client in clients:
+            await client.aclose()

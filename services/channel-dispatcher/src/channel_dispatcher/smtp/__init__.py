@@ -1,0 +1,1 @@
+"""SMTP: building a message, pipelined conversations, a pool of connections."""

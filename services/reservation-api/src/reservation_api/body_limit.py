@@ -1,0 +1,90 @@
+"""Bodies are bounded and strict before anything else looks at them: small, JSON, UTF-8, no NaN, no endless nesting.
+
+A number may be of any size in JSON, but not in orjson and Python. One that is beyond a double is made smaller, so that
+the field's own validation refuses it by name: no field takes anything near it.
+"""
+
+import math
+import re
+
+import orjson
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reservation_api.problem import Problem, ProblemType
+
+FORGOTTEN = 1_048_576
+
+# A string, in which nothing is a number, or a number as JSON writes it. A string without an end matches too: to search
+# for its end from every quotation mark would take time that grows with the square of the body.
+STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|(-?)(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?', re.DOTALL)
+LARGEST_INTEGER = b"1" + b"0" * 30
+LARGEST_FLOAT = b"1e308"
+
+
+class BodyLimit:
+    """ASGI middleware: reads the whole body, within the bound, and hands it on if it is JSON."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+            await self._app(scope, receive, send)
+            return
+        try:
+            body = await self._read(Headers(scope=scope), receive)
+        except Problem as problem:
+            await problem.response()(scope, receive, send)
+            return
+        pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return pending.pop() if pending else await receive()
+
+        await self._app(scope, replay, send)
+
+    async def _read(self, headers: Headers, receive: Receive) -> bytes:
+        body: bytes = b""
+        size = 0
+        while True:
+            message = await receive()
+            chunk = message.get("body", b"")
+            size += len(chunk)
+            if size <= self._limit:
+                body += chunk
+            # A little more is read and forgotten: who is cut off in the middle never gets to read why.
+            if not message.get("more_body", False) or size > FORGOTTEN:
+                break
+        if size > self._limit:
+            raise Problem(
+                ProblemType.TOO_LARGE, f"A body has {self._limit} bytes at most.", headers={"Connection": "close"}
+            )
+        return _checked(body, headers.get("content-type", "")) if body else body
+
+
+def _checked(body: bytes, content_type: str) -> bytes:
+    if content_type.partition(";")[0].strip().lower() != "application/json":
+        raise Problem(ProblemType.NOT_JSON, "Send Content-Type: application/json.")
+    if not _is_json(body):
+        body = STRING_OR_NUMBER.sub(_within_a_double, body)
+        if not _is_json(body):
+            raise Problem(ProblemType.MALFORMED, "The body is not JSON.")
+    return body
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _within_a_double(token: re.Match[bytes]) -> bytes:
+    text = token[0]
+    if text.startswith(b'"') or math.isfinite(float(text)):
+        return text
+    is_integer = token[2] is None and token[3] is None
+    return token[1] + (LARGEST_INTEGER if is_integer else LARGEST_FLOAT)

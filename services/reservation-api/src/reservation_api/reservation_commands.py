@@ -1,0 +1,141 @@
+"""The reservation's own door: staff decide, customers change and cancel."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pydantic import ConfigDict, model_validator
+
+from reservation_api.domain.limits import Limits
+from reservation_api.domain.reservation import ALIVE, RULES, Act
+from reservation_api.domain.restaurant import NotBookable
+from reservation_api.metrics import RESERVATIONS
+from reservation_api.people import find_person
+from reservation_api.problem import Problem, not_found
+from reservation_api.reservations import ReservationView, view
+from reservation_api.restaurants import Restaurants
+from reservation_api.schemas import Body, Moment, PartySize, Text
+from reservation_api.transaction import in_transaction
+from reservation_api.transition import LockedReservation
+from tablebell.outbox import Level
+from tablebell.postgres import Connection, Pool
+from tablebell.tokens import Identity
+from tablebell.wakeups import WakeupSender
+
+
+class Postpone(Body):
+    model_config = ConfigDict(json_schema_extra={"example": {"proposedTime": "2027-11-14T21:30:00"}})
+
+    proposed_time: Moment
+
+
+class Change(Body):
+    """What is left out stays as it is; a note of null is taken away."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"partySize": 6, "slotTime": "2027-11-14T20:30:00"}})
+
+    party_size: PartySize | None = None
+    slot_time: Moment | None = None
+    note: Text | None = None
+
+    @model_validator(mode="after")
+    def says_something(self) -> "Change":
+        if not self.model_fields_set:
+            raise ValueError("say at least one of partySize, slotTime and note")
+        for field, name in (("party_size", "partySize"), ("slot_time", "slotTime")):
+            if field in self.model_fields_set and getattr(self, field) is None:
+                raise ValueError(f"{name} cannot be null")
+        return self
+
+
+class ReservationCommands:
+    def __init__(
+        self, pool: Pool, restaurants: Restaurants, wakeup_sender: WakeupSender, *, horizon: timedelta, limits: Limits
+    ) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._restaurants = restaurants
+        self._announcer = wakeup_sender
+        self._horizon = horizon
+
+    async def decide(
+        self, identity: Identity, reservation_id: int, act: Act, proposed_time: datetime | None = None
+    ) -> ReservationView:
+        async def work(connection: Connection) -> ReservationView:
+            staff = await find_person(connection, identity)
+            locked = await self.hold(connection, reservation_id)
+            if locked.row["restaurant_id"] != staff.restaurant_id:
+                raise not_found("reservation")
+            desired = await self.proposal(locked, proposed_time)
+            return await locked.act(act, staff, **desired)
+
+        answer = await in_transaction(self._pool, work)
+        self.on_committed(act)
+        return answer
+
+    async def change(self, identity: Identity, reservation_id: int, change: Change) -> ReservationView:
+        is_changed = True
+
+        async def work(connection: Connection) -> ReservationView:
+            nonlocal is_changed
+            locked = await self._take_own(connection, identity, reservation_id)
+            desired = await self._desired(locked, change)
+            same = all(getattr(locked.reservation, field) == value for field, value in desired.items())
+            is_changed = not (same and locked.reservation.status in ALIVE)
+            if not is_changed:
+                return view(locked.row)
+            return await locked.act(Act.CHANGE, await find_person(connection, identity), **desired)
+
+        answer = await in_transaction(self._pool, work)
+        if is_changed:
+            self.on_committed(Act.CHANGE)
+        return answer
+
+    async def cancel(self, identity: Identity, reservation_id: int) -> ReservationView:
+        async def work(connection: Connection) -> ReservationView:
+            locked = await self._take_own(connection, identity, reservation_id)
+            return await locked.act(Act.CANCEL, await find_person(connection, identity))
+
+        answer = await in_transaction(self._pool, work)
+        self.on_committed(Act.CANCEL)
+        return answer
+
+    async def hold(self, connection: Connection, reservation_id: int) -> LockedReservation:
+        return await LockedReservation.take(connection, reservation_id, self._limits)
+
+    async def proposal(self, locked: LockedReservation, proposed_time: datetime | None) -> dict[str, Any]:
+        """What a proposal sets, if the restaurant is open then."""
+        if proposed_time is None:
+            return {}
+        return {"proposed_time": await self._moment(locked, "proposedTime", proposed_time)}
+
+    def on_committed(self, act: Act) -> None:
+        """After the commit."""
+        self._announcer.announce(Level.EVENT)
+        RESERVATIONS.labels(RULES[act].event_type).inc()
+
+    async def _take_own(self, connection: Connection, identity: Identity, reservation_id: int) -> LockedReservation:
+        locked = await self.hold(connection, reservation_id)
+        if locked.row["customer_id"] != identity.user_id:
+            raise not_found("reservation")
+        return locked
+
+    async def _desired(self, locked: LockedReservation, change: Change) -> dict[str, Any]:
+        desired: dict[str, Any] = change.model_dump(exclude_unset=True)
+        if change.slot_time is not None:
+            desired["slot_time"] = await self._moment(locked, "slotTime", change.slot_time)
+        elif locked.reservation.slot_time <= datetime.now(UTC):
+            raise Problem.of_field("slotTime", "The time of the reservation has passed.")
+        if change.party_size is not None:
+            restaurant = await self._restaurants.find(locked.connection, locked.row["restaurant_id"])
+            if restaurant is not None and change.party_size > restaurant.max_party_size:
+                raise Problem.of_field("partySize", f"Parties of up to {restaurant.max_party_size} are seated.")
+        return desired
+
+    async def _moment(self, locked: LockedReservation, field: str, written: datetime) -> datetime:
+        restaurant = await self._restaurants.find(locked.connection, locked.row["restaurant_id"])
+        if restaurant is None:
+            raise not_found("restaurant")
+        try:
+            return restaurant.check(field, written, datetime.now(UTC), self._horizon)
+        except NotBookable as refused:
+            raise Problem.of_field(refused.field, refused.reason) from None

@@ -1,0 +1,146 @@
+"""Acting on a reservation: the one way in which it changes, whoever acts and by whichever door.
+
+In one transaction, under the lock of the reservation: the new version, the action that made it, its event, its
+reminders, and what was still to be sent about the old version withdrawn. Locks are taken in one order: the reservation,
+then the customer's limits, then what staff share about it, then its sends.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import asyncpg
+
+from reservation_api import store
+from reservation_api.create_reservation import double_booking
+from reservation_api.domain.limits import Limits
+from reservation_api.domain.reservation import RULES, Act, Illegal, Reservation, Status, TooLate, perform
+from reservation_api.domain.schedule import plan
+from reservation_api.event_factory import reservation_event
+from reservation_api.limiting import limit_problem
+from reservation_api.metrics import DECISIONS_LOST
+from reservation_api.people import Person
+from reservation_api.problem import HandledBy, Problem, ProblemType, not_found
+from reservation_api.reservations import ReservationView, view
+from tablebell.outbox import withdraw_channel_sends
+from tablebell.people import UserType
+from tablebell.postgres import Connection
+
+
+class LockedReservation:
+    """A reservation under its lock."""
+
+    def __init__(self, connection: Connection, row: store.Row, limits: Limits) -> None:
+        self.connection = connection
+        self._limits = limits
+        self.row = row
+        self.id: int = row["id"]
+        self.reservation = Reservation(
+            status=Status(row["status"]),
+            version=row["version"],
+            slot_time=row["slot_time"],
+            party_size=row["party_size"],
+            note=row["note"],
+            proposed_time=row["proposed_time"],
+        )
+
+    @classmethod
+    async def take(cls, connection: Connection, reservation_id: int, limits: Limits) -> "LockedReservation":
+        row = await store.lock_reservation(connection, reservation_id)
+        if row is None:
+            raise not_found("reservation")
+        return cls(connection, row, limits)
+
+    async def act(
+        self, act: Act, person: Person, *, via: tuple[int, int] | None = None, **desired: Any
+    ) -> ReservationView:
+        """`via` is the notification by which a person acts; `desired` is what a change or a proposal sets."""
+        rule = RULES[act]
+        try:
+            after = perform(act, replace(self.reservation, **desired), person.user_type, datetime.now(UTC))
+        except Illegal as illegal:
+            raise await self._refusal(illegal) from None
+        await self._check_limits(act, person, after)
+        shared = await store.lock_shared_notifications(self.connection, self.id, self.reservation.version, *person.key)
+        if via is None and shared:
+            via = (shared[0]["id"], shared[0]["notification_id"])
+        at = await self._write(after, act)
+        await store.append_action(
+            self.connection,
+            event_notification_id=via[0] if via else None,
+            notification_id=via[1] if via else None,
+            reservation_id=self.id,
+            version=self.reservation.version,
+            resulting_version=after.version,
+            actor=person.key,
+            action=rule.action,
+            decides=True,
+        )
+        if shared:
+            await withdraw_shared(self.connection, shared, f"handled by {person.name} ({rule.action})")
+        if Status.ACCEPTED in (self.reservation.status, after.status):  # a dead reminder may have been requeued since
+            await store.withdraw_planned_events(self.connection, self.id, f"the reservation is {after.status} now")
+        events = [reservation_event(self.row, after, at, rule.event_type, actor=person.actor, action=rule.action)]
+        if after.status is Status.ACCEPTED:
+            events += self._reminders(after, at)
+        await self._append(events)
+        changed = {field: getattr(after, field) for field in ("status", "version", "slot_time", "party_size", "note")}
+        return view({**dict(self.row), **changed, "proposed_time": after.proposed_time, "updated_at": at})
+
+    async def _check_limits(self, act: Act, person: Person, after: Reservation) -> None:
+        if act not in {Act.CHANGE, Act.CONFIRM_PROPOSAL}:
+            return
+        limits = self._limits if act is Act.CHANGE else self._limits.of_confirmation()
+        new_time = after.slot_time if after.slot_time != self.row["slot_time"] else None
+        reached = await store.find_reached_limit(self.connection, self.row, person.key, new_time, limits)
+        if reached is not None:
+            raise limit_problem(reached, limits, _field_of_time(act))
+
+    async def _write(self, after: Reservation, act: Act) -> datetime:
+        try:
+            return await store.change_reservation(self.connection, self.id, after)
+        except asyncpg.UniqueViolationError:
+            raise double_booking(_field_of_time(act)) from None
+
+    async def _append(self, events: list[dict[str, Any]]) -> None:
+        try:
+            await store.append_events(self.connection, events)
+        except asyncpg.UniqueViolationError as error:
+            # An operator requeued a dead reminder between the withdrawal and this: done again, it is withdrawn too.
+            raise asyncpg.SerializationError("a reminder was requeued at the same time") from error
+
+    def _reminders(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
+        planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), at)
+        return [reservation_event(self.row, after, at, one.event_type, planned=one) for one in planned]
+
+    async def _refusal(self, illegal: Illegal) -> Problem:
+        """Who brought the reservation into the state in which the act is not legal."""
+        if isinstance(illegal, TooLate):
+            return Problem(ProblemType.NOT_POSSIBLE_NOW, str(illegal))
+        acted = await store.find_resulting_action(self.connection, self.id, self.reservation.version)
+        return already_handled(acted) if acted else Problem(ProblemType.NOT_POSSIBLE_NOW, str(illegal))
+
+
+def _field_of_time(act: Act) -> str:
+    return "slotTime" if act is Act.CHANGE else "actionType"
+
+
+async def withdraw_shared(connection: Connection, shared: Sequence[store.Row], reason: str) -> None:
+    """Withdraw what is not sent yet of these shared notifications (lock_shared_notifications)."""
+    ids = [one["id"] for one in shared]
+    await withdraw_channel_sends(connection, ids, [reason] * len(ids), UserType.RESTAURANT_USER)
+
+
+def already_handled(action: store.Row) -> Problem:
+    DECISIONS_LOST.inc()
+    handled = HandledBy(
+        action=action["action_type"],
+        actor_type=action["actor_type"],
+        actor_id=action["actor_id"],
+        actor_name=action["actor_name"] or "",
+        at=action["created_at"],
+    )
+    detail = f"{handled.actor_name} acted first ({handled.action}, {handled.at:%Y-%m-%d %H:%M:%S} UTC)."
+    return Problem(ProblemType.ALREADY_HANDLED, detail, handled_by=handled)

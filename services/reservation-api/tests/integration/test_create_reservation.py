@@ -1,0 +1,146 @@
+"""CreateReservation for a table: what is written, what is answered, what is refused and why."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+
+from tablebell.events import ReservationData
+from tablebell.outbox import Level
+from tablebell.postgres import Pool, connect
+from tablebell.testing import Database, eventually
+
+from .conftest import Person, ask, create_reservation, events, slot
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"slotTime": "2020-01-01T20:00:00"}, "slotTime", "passed"),
+    ({"slotTime": slot(days=4000)}, "slotTime", "730 days"),
+    ({"slotTime": slot(hour=4)}, "slotTime", "closed"),
+    ({"slotTime": slot(hour=16)}, "slotTime", "closed"),
+    ({"slotTime": "tomorrow"}, "slotTime", "date and time"),
+    ({"slotTime": 1893456000}, "slotTime", "date and time"),
+    ({"slotTime": "1893456000"}, "slotTime", "date and time"),
+    ({"slotTime": "2027-13-14T20:00:00"}, "slotTime", "month"),
+    ({"slotTime": "9999-12-31T23:59:00-12:00"}, "slotTime", "2200"),
+    ({"slotTime": "2027-11-14T20:00:30"}, "slotTime", "whole minute"),
+    ({"restaurantId": 4711}, "restaurantId", "no such restaurant"),
+    ({"partySize": 0}, "partySize", "greater"),
+    ({"partySize": 21}, "partySize", "up to 20"),
+    ({"partySize": 10_000}, "partySize", "less"),
+    ({"partySize": "4"}, "partySize", "integer"),
+    ({"partySize": True}, "partySize", "integer"),
+    ({"customerId": 2**70}, "customerId", ""),
+    ({"note": "x" * 501}, "note", "500"),
+    ({"note": "bell\u0007"}, "note", "control"),
+    ({"note": "right-to-left \u202e"}, "note", "control"),
+    ({"status": "ACCEPTED"}, "status", "permitted"),
+    ({"customer_id": 5}, "customer_id", "permitted"),
+]
+
+
+async def test_a_reservation_and_its_event_are_there_together(anna: httpx.AsyncClient, pool: Pool) -> None:
+    answer = await anna.post(
+        "/customer/reservation/ask",
+        json=create_reservation(note="è il compleanno di Zoë"),
+        headers={"X-Correlation-Id": "mine-1"},
+    )
+    assert answer.status_code == 200
+    assert answer.headers["X-Correlation-Id"] == "mine-1"
+    reservation = answer.json()
+    assert reservation["status"] == "NOT_ACCEPTED"
+    assert (reservation["version"], reservation["agencyId"]) == (1, 7)
+    assert reservation["restaurantName"] == "Trattoria del Porto"
+
+    (event,) = await events(pool, reservation["id"])
+    assert (event["event_type"], event["aggregate_version"], event["status"]) == ("RESERVATION_REQUESTED", 1, "PENDING")
+    assert event["headers"]["correlation_id"] == "mine-1"
+    assert event["created_at"] == datetime.fromisoformat(reservation["updatedAt"])
+    data = ReservationData.model_validate(event["payload"])
+    assert (data.reservation_id, data.customer_name, data.agency_id) == (reservation["id"], "Anna Bianchi", 7)
+    assert (data.restaurant_name, data.timezone) == ("Trattoria del Porto", "Europe/Rome")
+    assert data.slot_time == datetime.fromisoformat(reservation["slotTime"])
+    assert data.note == "è il compleanno di Zoë"
+    assert data.actor is not None
+    assert (data.actor.user_type, data.actor.user_id, data.actor.name) == ("CUSTOMER", 5, "Anna Bianchi")
+
+
+async def test_the_commit_is_announced(anna: httpx.AsyncClient, database: Database) -> None:
+    heard: list[str] = []
+    connection = await connect(database.url, "test")
+    try:
+        await connection.add_listener(Level.EVENT, lambda *on_committed: heard.append(on_committed[2]))
+        await ask(anna)
+        await eventually(lambda: heard == [Level.EVENT])
+    finally:
+        await connection.close()
+
+
+async def test_an_agency_asks_for_its_own_customers_and_is_named_as_the_actor(person: Person, pool: Pool) -> None:
+    reservation = await ask(person("AGENCY_USER", 70), customerId=6)
+    (event,) = await events(pool, reservation["id"])
+    assert event["payload"]["actor"] == {"userType": "AGENCY_USER", "userId": 70, "name": "Carmen Vidal"}
+    assert event["payload"]["customerName"] == "Luís Pereira"
+
+
+async def test_nobody_asks_for_a_customer_who_is_not_theirs(person: Person, pool: Pool) -> None:
+    stranger = await pool.fetchval("INSERT INTO customer (name) VALUES ('Hugo') RETURNING id")
+    for client, customer in (
+        (person("CUSTOMER", 5), 6),
+        (person("AGENCY_USER", 70), stranger),
+        (person("AGENCY_USER", 71), 5),
+        (person("CUSTOMER", 999), 999),
+    ):
+        answer = await client.post("/customer/reservation/ask", json=create_reservation(customerId=customer))
+        assert answer.status_code == 404
+        assert answer.json()["errors"][0]["field"] == "customerId"
+    assert await pool.fetchval("SELECT count(*) FROM reservation") == 0
+
+
+async def test_a_time_without_an_offset_is_the_restaurants(anna: httpx.AsyncClient, pool: Pool) -> None:
+    await pool.execute("UPDATE restaurant SET timezone = 'America/New_York' WHERE id = 11")
+    written = f"{datetime.now(UTC).year + 1}-07-14T20:00:00"
+    reservation = await ask(anna, restaurantId=11, slotTime=written)
+    assert reservation["slotTime"] == f"{written}-04:00"
+    same = await anna.post(
+        "/customer/reservation/ask",
+        json=create_reservation(restaurantId=11, slotTime=written.replace("07-14T20", "07-15T00") + "Z"),
+    )
+    assert same.status_code == 409, "20:00 in New York is midnight in Greenwich"
+
+
+async def test_what_is_wrong_is_named_with_its_field(anna: httpx.AsyncClient, pool: Pool) -> None:
+    for changed, field, why in WRONG:
+        answer = await anna.post("/customer/reservation/ask", json=create_reservation(**changed))
+        assert answer.status_code == 422, (changed, answer.text)
+        assert answer.headers["content-type"] == "application/problem+json"
+        problem = answer.json()
+        assert [error["field"] for error in problem["errors"]] == [field], (changed, problem)
+        assert why in problem["errors"][0]["message"], (changed, problem)
+        assert problem["status"] == 422
+        assert problem["correlationId"] == answer.headers["X-Correlation-Id"]
+    assert await pool.fetchval("SELECT count(*) FROM reservation") == 0
+
+
+async def test_a_closed_restaurant_says_so(anna: httpx.AsyncClient, pool: Pool) -> None:
+    day = datetime.now(UTC).date() + timedelta(days=30)
+    await pool.execute("INSERT INTO restaurant_closure VALUES (10, $1, 'ferie')", day)
+    answer = await anna.post("/customer/reservation/ask", json=create_reservation())
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {"field": "slotTime", "message": f"Trattoria del Porto is closed on {day} (ferie)."}
+    ]
+    await pool.execute("UPDATE restaurant SET accepts_reservations = false WHERE id = 11")
+    answer = await anna.post("/customer/reservation/ask", json=create_reservation(restaurantId=11))
+    assert answer.json()["errors"][0]["field"] == "restaurantId"
+
+
+async def test_the_same_customer_at_the_same_time_is_a_conflict_until_the_first_is_cancelled(
+    anna: httpx.AsyncClient, pool: Pool
+) -> None:
+    first = await ask(anna)
+    again = await anna.post("/customer/reservation/ask", json=create_reservation(restaurantId=11))
+    assert again.status_code == 409
+    assert again.json()["type"] == "urn:tablebell:problem:double-booking"
+    assert await pool.fetchval("SELECT count(*) FROM event_outbox") == 1
+    assert (await anna.post(f"/customer/reservation/{first['id']}/cancel")).status_code == 200
+    await ask(anna, restaurantId=11)

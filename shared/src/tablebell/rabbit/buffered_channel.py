@@ -1,0 +1,131 @@
+"""A channel with confirms that is written to in bulk: what is published in one turn of the loop goes out in one write.
+
+aiormq's own publish takes a lock for each message, and with it a turn of the loop and a system call; that was most of
+what publishing cost, and the broker paid for each packet as well. Who waits for which confirm stays aiormq's business:
+its channel is given the same entries as by its own publish.
+
+At most `window` messages are written and not confirmed; the others wait here. So the memory behind the socket is
+bounded, and what a broker may still take after its senders have given up is at most a window.
+"""
+
+import asyncio
+from functools import lru_cache, partial
+from typing import cast
+from uuid import uuid4
+
+import aiormq
+import pamqp.frame
+from aio_pika.abc import AbstractChannel
+from aiormq.abc import ChannelFrame
+from pamqp.body import ContentBody
+from pamqp.commands import Basic
+from pamqp.header import ContentHeader
+
+from tablebell.rabbit.connection import BrokerUnavailable, close_channel
+from tablebell.rabbit.transport import Link
+
+
+class BufferedPublishChannel:
+    """Nobody else may publish on the channel."""
+
+    def __init__(self, channel: AbstractChannel, underlay: aiormq.Channel, window: int) -> None:
+        self._channel = channel
+        self._underlay = underlay
+        self._window = window
+        self._waiting: list[bytes] = []
+        """One element per message."""
+        self._written_tag = 0
+        self._unconfirmed = 0
+        """Of those that are written."""
+        self._room = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+        underlay.closing.add_done_callback(self._on_closing)
+
+    @classmethod
+    async def over(cls, channel: AbstractChannel, window: int) -> "BufferedPublishChannel":
+        return cls(channel, cast("aiormq.Channel", await channel.get_underlay_channel()), window)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._channel.is_closed or self._underlay.is_closed
+
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: Basic.Properties, *, mandatory: bool
+    ) -> asyncio.Future[object]:
+        """The confirm to wait for; it raises what aiormq's does, or BrokerUnavailable."""
+        underlay = self._underlay
+        if self.is_closed:
+            raise BrokerUnavailable("the channel is closed")
+        if mandatory and not properties.message_id:
+            properties.message_id = uuid4().hex  # by which aiormq knows what was returned
+        header = ContentHeader(body_size=len(body), properties=properties)
+        frames = [
+            _marshal_method(underlay.number, exchange, routing_key, mandatory),
+            pamqp.frame.marshal(header, underlay.number),
+        ]
+        for start in range(0, len(body), underlay.max_content_size):
+            chunk = ContentBody(body[start : start + underlay.max_content_size])
+            frames.append(pamqp.frame.marshal(chunk, underlay.number))
+        self._waiting.append(b"".join(frames))
+
+        underlay.delivery_tag += 1
+        confirm: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        underlay.confirmations[underlay.delivery_tag] = confirm
+        message_id = str(properties.message_id) if mandatory else None
+        if message_id is not None:
+            underlay.message_id_delivery_tag[message_id] = underlay.delivery_tag
+        confirm.add_done_callback(partial(self._on_confirm, underlay.delivery_tag, message_id))
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write(), name="outflow")
+        return confirm
+
+    def abandon(self) -> None:
+        """Throw away the connection: what is not written yet, and nobody waits for any more, never goes out."""
+        if self._writing is not None:
+            self._writing.cancel()
+        cast("Link", self._underlay.connection).abort()
+
+    async def close(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+        await close_channel(self._channel)
+
+    async def _write(self) -> None:
+        try:
+            while self._waiting:
+                room = self._window - self._unconfirmed
+                if room <= 0:
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
+                payload, count = b"".join(self._waiting[:room]), min(room, len(self._waiting))
+                del self._waiting[:room]
+                self._written_tag += count
+                self._unconfirmed += count
+                await self._underlay.write_queue.put(ChannelFrame(payload, should_close=False))
+        finally:
+            self._writing = None
+
+    def _on_confirm(self, tag: int, message_id: str | None, _confirm: object) -> None:
+        if tag <= self._written_tag:
+            self._unconfirmed -= 1
+            self._room.set()
+        names = self._underlay.message_id_delivery_tag
+        if message_id is not None and names.get(message_id) == tag:
+            del names[message_id]
+
+    def _on_closing(self, closing: "asyncio.Future[object]") -> None:
+        reason = None if closing.cancelled() else closing.exception()
+        if self._writing is not None:
+            self._writing.cancel()
+        for confirm in self._underlay.confirmations.values():
+            if not confirm.done():
+                lost = BrokerUnavailable("the channel was closed before the confirm")
+                lost.__cause__ = reason
+                confirm.set_exception(lost)
+                confirm.exception()  # whoever published it may have given up: then nobody else looks at it
+
+
+@lru_cache(maxsize=64)
+def _marshal_method(channel: int, exchange: str, routing_key: str, mandatory: bool) -> bytes:  # noqa: FBT001
+    return pamqp.frame.marshal(Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory), channel)
