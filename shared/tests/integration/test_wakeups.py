@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxQueue
 from tablebell.postgres import Pool, connect
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, append_rows, eventually
 from tablebell.wakeups import Wakeup, WakeupListener, WakeupSender
 
 from .levels import ALL_PARTITIONS, new_row
@@ -81,7 +81,7 @@ async def test_a_listener_comes_back_after_its_connection_was_ended(database: Da
 
 
 async def test_nothing_is_lost_when_every_announcement_is_dropped(pool: Pool) -> None:
-    outbox, stop = Outbox(Level.EVENT), Stop()
+    outbox, stop = OutboxQueue(Level.EVENT), Stop()
     done: list[int] = []
 
     async def run_once() -> bool:
@@ -93,7 +93,9 @@ async def test_nothing_is_lost_when_every_announcement_is_dropped(pool: Pool) ->
         tasks.create_task(keep_running("test", run_once, Wakeup(), poll_seconds=0.05, stop=stop))
         expected = []
         for number in range(1, 6):
-            expected += await outbox.append(pool, [new_row(Level.EVENT, number * 100 + n) for n in range(25)])
+            expected += await append_rows(
+                pool, Level.EVENT, [new_row(Level.EVENT, number * 100 + n) for n in range(25)]
+            )
             await asyncio.sleep(0.03)
         await eventually(lambda: len(done) == len(expected))
         stop.request()

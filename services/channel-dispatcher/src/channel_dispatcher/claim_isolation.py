@@ -8,7 +8,7 @@ import structlog
 
 from channel_dispatcher import store
 from tablebell.outage import describe
-from tablebell.outbox import NO_PAUSE, Failure, Level, Outbox, StatementRefused, blame_row, bury_alone
+from tablebell.outbox import NO_PAUSE, Failure, Level, OutboxTable, StatementRefused, blame_row, bury_alone
 from tablebell.people import Channel
 from tablebell.postgres import Connection, Pool
 
@@ -20,7 +20,7 @@ MOST_ROWS = 1000
 async def bury_refused_rows(pool: Pool, channel: Channel, error: Exception) -> None:
     """`error` is what the claim failed with. Raises an outage if no row turns out to be the cause."""
     blame_row(error)
-    outbox = Outbox(Level.CHANNEL_SEND)
+    outbox = OutboxTable(Level.CHANNEL_SEND)
     buried = 0
     async with pool.acquire() as connection:
         for position in await outbox.find_due(connection, channel, limit=MOST_ROWS):

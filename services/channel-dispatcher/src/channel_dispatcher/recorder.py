@@ -23,7 +23,7 @@ from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.metrics import MARKS, OUTCOMES
 from channel_dispatcher.settlement import Settlement
 from tablebell.outage import OUTAGES, describe
-from tablebell.outbox import Failure, Level, Outbox, blame_row, bury_alone
+from tablebell.outbox import Failure, Level, OutboxTable, blame_row, bury_alone
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 
@@ -39,7 +39,7 @@ class Recorder:
     def __init__(self, pool: Pool, marks: MarkLimit) -> None:
         self._pool = pool
         self._marks = marks
-        self._outbox = Outbox(Level.CHANNEL_SEND)
+        self._outbox = OutboxTable(Level.CHANNEL_SEND)
         self._waiting: list[tuple[Channel, Settlement]] = []
         self._writing: Sequence[tuple[Channel, Settlement]] = ()
         self._wake: dict[Channel, Callable[[], None]] = {}

@@ -14,7 +14,7 @@ from event_relay.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop, run
 from tablebell.logs import configure_logs
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, Outbox
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxQueue
 from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
 from tablebell.purging import keep_purging
@@ -37,7 +37,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         open_broker(settings.amqp_url, SERVICE, for_publishing=True) as broker,
         asyncio.TaskGroup() as tasks,
     ):
-        outbox = Outbox(Level.EVENT)
+        outbox = OutboxQueue(Level.EVENT)
         listener = WakeupListener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
         partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, release_orphans, wakeup)

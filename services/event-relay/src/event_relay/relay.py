@@ -18,7 +18,7 @@ from event_relay.ordered_publisher import OrderedPublisher
 from event_relay.recorder import Recorder
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Batch, Outbox, Position, blame_row, claim_one_by_one
+from tablebell.outbox import Batch, OutboxQueue, Position, blame_row, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.postgres import Pool
 from tablebell.rabbit import Broker
@@ -38,7 +38,7 @@ class Relay:
         self,
         *,
         pool: Pool,
-        outbox: Outbox,
+        outbox: OutboxQueue,
         broker: Broker,
         publisher: OrderedPublisher,
         recorder: Recorder,

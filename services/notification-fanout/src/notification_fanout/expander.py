@@ -33,7 +33,7 @@ from notification_fanout.notifications import EventNotification
 from notification_fanout.render import Wording
 from tablebell.frames import AddressedFrame, address, addressed
 from tablebell.outage import describe
-from tablebell.outbox import Batch, Failure, Level, Outbox, blame_row, bury_alone, claim_one_by_one
+from tablebell.outbox import Batch, Failure, Level, OutboxQueue, blame_row, bury_alone, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
@@ -82,7 +82,7 @@ class Expander:
         self._lease = lease
         self._retry = retry
         self._linger_seconds = linger_seconds
-        self._outbox = Outbox(Level.NOTIFICATION)
+        self._outbox = OutboxQueue(Level.NOTIFICATION)
 
     async def run_once(self) -> bool:
         """One batch; True when there may be more at once.

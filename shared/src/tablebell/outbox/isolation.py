@@ -7,20 +7,19 @@ Only an error that a row can cause is treated like that. Any other error of the 
 column) concerns every row: it is an outage, it is waited out, and no row is buried for it.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import structlog
 
 from tablebell.outage import OUTAGES, describe
-from tablebell.outbox.outbox import START, Batch, Failure, Outbox, Position
+from tablebell.outbox.queue import Batch, OutboxQueue
+from tablebell.outbox.table import NO_PAUSE, START, Failure, OutboxTable, Position
 from tablebell.postgres import Connection, Executor
 
 log = structlog.get_logger(__name__)
-
-NO_PAUSE = timedelta(0)
 
 CAUSED_BY_A_ROW = (
     "22",  # data exception
@@ -45,25 +44,25 @@ def blame_row(error: Exception) -> None:
 
 
 async def claim_one_by_one(
-    outbox: Outbox,
+    outbox: OutboxQueue,
     connection: Connection,
-    scope: Any,
+    partitions: Sequence[int],
     *,
     limit: int,
     lease: timedelta,
     after: Position = START,
     token: UUID | None = None,
 ) -> Batch:
-    """As `Outbox.claim`, with one statement per row. A row that cannot be leased is buried."""
+    """As `OutboxQueue.claim`, with one statement per row. A row that cannot be leased is buried."""
     token = token or uuid4()
-    due = await outbox.find_due(connection, scope, limit=limit, after=after)
+    due = await outbox.find_due(connection, partitions, limit=limit, after=after)
     leased: list[asyncpg.Record] = []
     held: list[asyncpg.Record] = []
     for position in due:
         just_before = Position(position.due, position.id - 1)
         try:
             async with connection.transaction():
-                one = await outbox.claim(connection, scope, limit=1, lease=lease, after=just_before, token=token)
+                one = await outbox.claim(connection, partitions, limit=1, lease=lease, after=just_before, token=token)
         except Exception as error:
             blame_row(error)
             log.exception("row_not_claimed", level=outbox.level, id=position.id)
@@ -75,7 +74,7 @@ async def claim_one_by_one(
     return Batch(token, leased, max(due, default=after), more=len(due) >= limit, held=held)
 
 
-async def bury_alone(outbox: Outbox, connection: Executor, failure: Failure, *, token: UUID | None = None) -> bool:
+async def bury_alone(outbox: OutboxTable, connection: Executor, failure: Failure, *, token: UUID | None = None) -> bool:
     """Whether the row is buried: under the lease of `token`, or without one if nobody has leased it.
 
     A row that cannot even be buried stays as it is. It is met again when its lease ends or at the next sweep, and stops
@@ -96,7 +95,7 @@ async def bury_alone(outbox: Outbox, connection: Executor, failure: Failure, *, 
     return bool(buried)
 
 
-async def _bury(outbox: Outbox, connection: Executor, failure: Failure, token: UUID | None) -> list[int]:
+async def _bury(outbox: OutboxTable, connection: Executor, failure: Failure, token: UUID | None) -> list[int]:
     if token is None:
         return await outbox.bury_if_free(connection, [failure])
     return await outbox.bury_if_leased(connection, [failure], token)
