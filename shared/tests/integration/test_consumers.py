@@ -162,7 +162,7 @@ async def test_an_error_of_the_database_that_the_data_did_not_cause_is_waited_ou
     writing = Consumer(broker, QUEUE, DEAD_QUEUE, Rows(pool), declare_events)
     running = asyncio.create_task(writing.run(stop))
     await eventually(lambda: writing.trouble)
-    with pytest.raises(Interrupted, match="held up: Interrupted: UndefinedTableError"):
+    with pytest.raises(Interrupted, match="held up: StatementRefused: UndefinedTableError"):
         await writing.check()
     await asyncio.sleep(1)
     assert await depth(broker, DEAD_QUEUE) == 0

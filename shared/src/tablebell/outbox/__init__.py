@@ -1,6 +1,6 @@
 """The outbox tables: OutboxQueue claims and settles rows on L0 and L1, OutboxTable operates on all three levels."""
 
-from tablebell.outbox.isolation import StatementRefused, blame_row, bury_alone, claim_one_by_one
+from tablebell.outbox.isolation import bury_alone, claim_one_by_one
 from tablebell.outbox.queue import CLAIM_PLANNER_SETTINGS, Batch, OutboxQueue
 from tablebell.outbox.table import NO_PAUSE, START, Count, CountDone, Failure, Level, OutboxTable, Position
 from tablebell.outbox.withdrawal import withdraw_channel_sends
@@ -17,8 +17,6 @@ __all__ = [
     "OutboxQueue",
     "OutboxTable",
     "Position",
-    "StatementRefused",
-    "blame_row",
     "bury_alone",
     "claim_one_by_one",
     "withdraw_channel_sends",

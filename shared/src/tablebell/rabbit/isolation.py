@@ -14,7 +14,7 @@ import structlog
 from pydantic import ValidationError
 
 from tablebell import tracing
-from tablebell.outage import OUTAGES, describe, is_data_error, is_outage
+from tablebell.outage import DATA_ERRORS, describe, is_data_error, raise_if_outage
 from tablebell.rabbit.received_message import Handler, HandlingResult, Poison, ReceivedMessage
 
 log = structlog.get_logger(__name__)
@@ -38,11 +38,8 @@ class Isolation:
         try:
             with tracing.handling(self.queue, [delivery.headers for delivery in batch]) as headers:
                 verdicts = await self.handler(batch if headers is None else _carrying(batch, headers))
-        except OUTAGES:
-            raise
         except Exception as error:
-            if is_outage(error):
-                raise Interrupted(describe(error)) from error
+            raise_if_outage(error, DATA_ERRORS)
             log.exception("batch_failed", queue=self.queue, messages=len(batch))
             if len(batch) == 1:
                 return [(batch[0], self._poison(error))]
