@@ -28,13 +28,13 @@ from pydantic import SecretStr
 
 from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit.transport import LinkedConnection
+from tablebell.retry import Backoff
 
 log = structlog.get_logger(__name__)
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
-LONGEST_PAUSE = 2.0
 HEARTBEAT_SECONDS = 20
 # No queue has this name: the broker confirms the probe and drops it.
 PROBE = "tablebell.probe"
@@ -117,7 +117,7 @@ class Broker:
 
     async def keep_connected(self) -> None:
         """Connect, wait until the connection is lost, connect again; for ever."""
-        failures = 0
+        backoff = Backoff()
         while True:
             try:
                 connection = await self._connect()
@@ -126,12 +126,11 @@ class Broker:
                 connection.close_callbacks.add(partial(_set, lost))
                 await self._use(connection, lost)
             except OUTAGES as outage:
-                failures += 1
-                pause = min(LONGEST_PAUSE, 0.1 * 2**failures)
+                pause = backoff.next()
                 log.warning("broker_unreachable", connection=self._name, error=describe(outage), retry_in=pause)
                 await asyncio.sleep(pause)
             else:
-                failures = 0
+                backoff.reset()
                 log.warning("broker_connection_lost", connection=self._name)
 
     async def close(self) -> None:

@@ -29,6 +29,7 @@ from tablebell.rabbit.isolation import Interrupted, Isolation
 from tablebell.rabbit.publisher import Confirmed, Publisher
 from tablebell.rabbit.received_message import Handler, Poison, ReceivedMessage, dead_letter, delivery_of
 from tablebell.rabbit.subscription import End, subscribed
+from tablebell.retry import Backoff
 
 log = structlog.get_logger(__name__)
 
@@ -143,14 +144,13 @@ class Consumer:
         self, batch: Sequence[ReceivedMessage], ending: asyncio.Future[Any], until: float
     ) -> list[tuple[ReceivedMessage, Poison]] | None:
         """What of the batch is poison, when the rest has been handled; None when the batch has to be given back."""
-        failures = 0
+        backoff = Backoff(first=0.1, longest=min(LONGEST_PAUSE, self.hold_seconds / 10))
         while not ending.done():
             try:
                 async with asyncio.timeout(max(1.0, until - time.monotonic())):
                     poisoned = await self.isolation.handle(batch)
             except OUTAGES as outage:
-                failures += 1
-                pause = min(LONGEST_PAUSE, 0.05 * 2**failures, self.hold_seconds / 10)
+                pause = backoff.next()
                 self.trouble = describe(outage)
                 INTERRUPTIONS.labels(self.queue).inc()
                 log.warning("batch_interrupted", queue=self.queue, error=self.trouble, retry_in=pause)
