@@ -91,16 +91,16 @@ async def test_a_confirm_that_does_not_come_in_time_takes_what_is_not_written_wi
 async def test_only_a_window_is_written_before_the_first_confirm(broker: Broker) -> None:
     publisher = Publisher(broker, declare_events, confirm_seconds=10, window=WINDOW)
     assert await publisher.publish(message(b"opens the channel")) == Confirmed()
-    outflow = publisher._outflow
-    assert outflow is not None
+    channel = publisher._channel
+    assert channel is not None
     publishing = asyncio.gather(*map(publisher.publish, numbered(1000)))
     most = 0
     while not publishing.done():
-        most = max(most, outflow._unconfirmed)
+        most = max(most, channel._unconfirmed)
         await asyncio.sleep(0)
     assert await publishing == [Confirmed()] * 1000
     assert 0 < most <= WINDOW
-    assert outflow._unconfirmed == 0
+    assert channel._unconfirmed == 0
     await publisher.close()
 
 

@@ -118,7 +118,7 @@ async def test_among_many_at_once_each_message_has_its_own_outcome(publisher: Pu
 
 async def test_what_is_published_at_once_is_written_at_once(broker: Broker, publisher: Publisher) -> None:
     await publisher.publish(message(b"opens the channel"))
-    channel = publisher._outflow._underlay  # type: ignore[union-attr]
+    channel = publisher._channel._underlay  # type: ignore[union-attr]
     before, written = channel.write_queue.put, []
 
     async def put(frame: ChannelFrame) -> None:
