@@ -8,7 +8,7 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """`pauses[n]` follows the n-th failure; the last one repeats. After `max_attempts` failures the row is buried."""
+    """The n-th pause follows the n-th failure; the last one repeats. A row is buried after `max_attempts` failures."""
 
     max_attempts: int
     pauses: tuple[timedelta, ...]
@@ -30,9 +30,9 @@ class RetryPolicy:
         return cls(max_attempts, pauses)
 
     def pause_after(self, failures: int) -> timedelta:
-        """How long to wait after so many failures, spread so that what failed together does not return together."""
+        """The pause after so many failures, with jitter, so that rows that failed together are not retried together."""
         pause = self.pauses[min(failures, len(self.pauses)) - 1]
-        return pause * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - spreading load, not hiding anything
+        return pause * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - jitter, not cryptography
 
 
 @dataclass(slots=True)

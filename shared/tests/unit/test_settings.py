@@ -1,6 +1,6 @@
 import pytest
 
-from tablebell.settings import BrokerSettings, DatabaseSettings, Fragment, Origins, ServiceSettings, load
+from tablebell.settings import BrokerSettings, DatabaseSettings, FrozenSettings, Origins, ServiceSettings, load
 from tablebell.tokens import TokenSettings
 
 
@@ -120,7 +120,7 @@ def test_a_secret_and_a_key_set_together_are_refused(
 
 
 def test_origins_are_read_as_people_write_them(environment: pytest.MonkeyPatch) -> None:
-    class Pages(Fragment):
+    class Pages(FrozenSettings):
         pages: Origins = ()
 
     environment.setenv("PAGES", "https://a.example/, http://b.example:8081 ,")

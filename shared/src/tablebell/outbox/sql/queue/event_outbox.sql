@@ -3,12 +3,11 @@
 -- yet. A DEAD event blocks nothing.
 
 -- name: claim
--- An event is leased only when every open event before it is leased with it or is held by the same token already: whatever
--- was skipped because somebody else holds it, waits for its retry, or lies beyond the limit keeps its followers waiting,
--- and nobody else's.
--- The planner expects next to nothing to be open, since next to nothing is most of the time: IN looks up a hash even so,
--- where a join would compare each with each.
--- $1 partitions · $2 limit · $3 token · $4 lease · $5, $6 where the sweep has come to
+-- An event is leased only if every open event before it is leased by this claim or is held by the same token already. An
+-- event that is leased by another worker, waits for its retry, or is beyond the limit blocks its own successors only.
+-- The planner expects few open rows, because there are few most of the time. IN uses a hash lookup even then; a join would
+-- be a nested loop.
+-- $1 partitions · $2 limit · $3 token · $4 lease · $5, $6 position (due, id) to continue after
 WITH due AS MATERIALIZED (
     SELECT id, available_at, aggregate_type, aggregate_id, aggregate_version
       FROM event_outbox
@@ -34,7 +33,7 @@ WITH due AS MATERIALIZED (
              AND (aggregate_version, id) <= (aggregate.last[1], aggregate.last[2])
              AND status IN ('PENDING', 'PROCESSING', 'FAILED')
              AND NOT (status = 'PENDING' AND available_at > now())
-          OFFSET 0  -- one index probe per aggregate; without it the planner may read all that is open
+          OFFSET 0  -- one index probe per aggregate; without it the planner may read all open rows
       ) AS o
 ), line AS (
     SELECT id, is_held,
@@ -64,7 +63,7 @@ UPDATE event_outbox
 RETURNING id
 
 -- name: fail_if_leased
--- $1 ids · $2 token · $3 errors · $4 pauses · $5 how many attempts there are
+-- $1 ids · $2 token · $3 errors · $4 pauses · $5 max attempts
 UPDATE event_outbox AS o
    SET status = CASE WHEN o.retry_count + 1 >= $5 THEN 'DEAD' ELSE 'FAILED' END,
        retry_count = o.retry_count + 1,
@@ -78,7 +77,7 @@ UPDATE event_outbox AS o
 RETURNING o.id, o.status
 
 -- name: release_if_leased
--- A row that has failed before stays FAILED, so that it goes on holding back its followers.
+-- A row that has failed before stays FAILED, so that it still blocks its successors.
 -- $1 ids · $2 token · $3 errors · $4 pauses
 UPDATE event_outbox AS o
    SET status = CASE WHEN o.retry_count > 0 OR failed.pause > interval '0' THEN 'FAILED' ELSE 'PENDING' END,

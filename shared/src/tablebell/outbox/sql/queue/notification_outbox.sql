@@ -1,7 +1,7 @@
 -- L1. open = PENDING, PROCESSING or FAILED.
 
 -- name: claim
--- $1 partitions · $2 limit · $3 token · $4 lease · $5, $6 where the sweep has come to
+-- $1 partitions · $2 limit · $3 token · $4 lease · $5, $6 position (due, id) to continue after
 WITH due AS MATERIALIZED (
     SELECT id, available_at
       FROM notification_outbox
@@ -33,7 +33,7 @@ UPDATE notification_outbox
 RETURNING id
 
 -- name: fail_if_leased
--- $1 ids · $2 token · $3 errors · $4 pauses · $5 how many attempts there are
+-- $1 ids · $2 token · $3 errors · $4 pauses · $5 max attempts
 UPDATE notification_outbox AS o
    SET status = CASE WHEN o.retry_count + 1 >= $5 THEN 'DEAD' ELSE 'FAILED' END,
        retry_count = o.retry_count + 1,

@@ -1,8 +1,8 @@
 -- L0. open = PENDING, PROCESSING or FAILED.
 
 -- name: find_due
--- What a claim would look at.
--- $1 partitions · $2 limit · $3, $4 where the sweep has come to
+-- The rows that a claim examines.
+-- $1 partitions · $2 limit · $3, $4 position (due, id) to continue after
 SELECT id, available_at AS due
   FROM event_outbox
  WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
@@ -22,7 +22,7 @@ UPDATE event_outbox AS o
 RETURNING o.id
 
 -- name: bury_if_free
--- For a row that cannot be leased: nobody may hold it.
+-- For a row that cannot be leased. A row under a valid lease is left alone.
 -- $1 ids · $2 errors
 UPDATE event_outbox AS o
    SET status = 'DEAD', last_error = failed.error, lease_token = NULL, lease_until = NULL
@@ -33,7 +33,7 @@ UPDATE event_outbox AS o
 RETURNING o.id
 
 -- name: find
--- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 after which id · $5 limit
+-- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 id to continue after · $5 limit
 SELECT id, status, event_type AS subject, aggregate_id, retry_count, last_error, available_at, created_at
   FROM event_outbox
  WHERE status = $1
@@ -44,7 +44,7 @@ SELECT id, status, event_type AS subject, aggregate_id, retry_count, last_error,
  LIMIT $5
 
 -- name: requeue
--- A planned event stays dead if the aggregate has a newer one of its key that is open or is requeued now.
+-- A planned event stays dead if the aggregate has another event of its schedule key that is open or is requeued now.
 -- $1 ids
 UPDATE event_outbox AS o
    SET status = 'PENDING', retry_count = 0, available_at = clock_timestamp(), first_due_at = NULL

@@ -3,8 +3,8 @@
 -- attempts ran out or the address is undeliverable · DISCARDED not sent for any other reason, which `outcome` names.
 
 -- name: find_due
--- What a claim would look at.
--- $1 channel · $2 limit · $3, $4 where the sweep has come to
+-- The rows that a claim examines.
+-- $1 channel · $2 limit · $3, $4 position (due, id) to continue after
 SELECT id, next_attempt_at AS due
   FROM notification_channel_send
  WHERE is_sent IS NULL
@@ -16,7 +16,7 @@ SELECT id, next_attempt_at AS due
  LIMIT $2
 
 -- name: bury_if_leased
--- The dispatcher has counted the attempt when it claimed the row.
+-- The attempt was counted by the claim.
 -- $1 ids · $2 token · $3 errors
 UPDATE notification_channel_send AS o
    SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = failed.error, lease_token = NULL, lease_until = NULL,
@@ -26,7 +26,7 @@ UPDATE notification_channel_send AS o
 RETURNING o.id
 
 -- name: bury_if_free
--- For a row that cannot be leased: nobody may hold it.
+-- For a row that cannot be leased. A row under a valid lease is left alone.
 -- $1 ids · $2 errors
 UPDATE notification_channel_send AS o
    SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = failed.error, lease_token = NULL, lease_until = NULL,
@@ -36,7 +36,7 @@ UPDATE notification_channel_send AS o
 RETURNING o.id
 
 -- name: find
--- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 after which id · $5 limit
+-- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 id to continue after · $5 limit
 SELECT id, $1::text AS status, channel_type AS subject, notification_id, attempt_count AS retry_count, last_error,
        next_attempt_at AS available_at, created_at
   FROM notification_channel_send

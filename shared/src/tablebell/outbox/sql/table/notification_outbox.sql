@@ -1,8 +1,8 @@
 -- L1. open = PENDING, PROCESSING or FAILED.
 
 -- name: find_due
--- What a claim would look at.
--- $1 partitions · $2 limit · $3, $4 where the sweep has come to
+-- The rows that a claim examines.
+-- $1 partitions · $2 limit · $3, $4 position (due, id) to continue after
 SELECT id, available_at AS due
   FROM notification_outbox
  WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
@@ -22,7 +22,7 @@ UPDATE notification_outbox AS o
 RETURNING o.id
 
 -- name: bury_if_free
--- For a row that cannot be leased: nobody may hold it.
+-- For a row that cannot be leased. A row under a valid lease is left alone.
 -- $1 ids · $2 errors
 UPDATE notification_outbox AS o
    SET status = 'DEAD', last_error = failed.error, lease_token = NULL, lease_until = NULL
@@ -33,7 +33,7 @@ UPDATE notification_outbox AS o
 RETURNING o.id
 
 -- name: find
--- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 after which id · $5 limit
+-- $1 status · $2 ids or NULL · $3 part of the error or NULL · $4 id to continue after · $5 limit
 SELECT id, status, notification_type AS subject, notification_id, retry_count, last_error, available_at, created_at
   FROM notification_outbox
  WHERE status = $1
