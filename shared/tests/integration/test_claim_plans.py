@@ -1,4 +1,4 @@
-"""A claim reads the open rows by their partial index, whatever the history holds."""
+"""A claim reads open rows by their partial index, whatever the size of the history."""
 
 from datetime import timedelta
 from uuid import uuid4
@@ -48,10 +48,10 @@ async def test_a_claim_stays_on_its_indexes(queue: OutboxQueue, pool: Pool) -> N
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 
 
-async def test_a_claim_from_a_backlog_that_nobody_expected_stops_after_its_limit(
+async def test_a_claim_from_an_unexpected_backlog_stops_at_its_limit(
     queue: OutboxQueue, database: Database, pool: Pool
 ) -> None:
-    """The statistics know of a hundred open rows; there are fifty times as many."""
+    """The statistics show a hundred open rows; there are fifty times as many."""
     await append_rows(pool, queue.level, [new_row(queue.level, HISTORY + 100 + n) for n in range(1, 5001)])
     async with open_pool(database.url, "test", 1, CLAIM_PLANNER_SETTINGS) as claiming:
         nodes = await plan(claiming, queue.sql["claim"], ALL_PARTITIONS, 50, uuid4(), LEASE, START.due, START.id)
@@ -60,7 +60,7 @@ async def test_a_claim_from_a_backlog_that_nobody_expected_stops_after_its_limit
 
 
 async def test_a_claim_reads_no_more_of_an_aggregate_than_it_can_lease(database: Database, pool: Pool) -> None:
-    """Thousands of one version, as from somebody who reads all of their notifications."""
+    """Thousands of events of one version: a user marks a whole inbox as read."""
     queue = OutboxQueue(Level.EVENT)
     await append_rows(pool, Level.EVENT, [new_row(Level.EVENT, 1) for _ in range(5000)])
     await pool.execute("VACUUM ANALYZE event_outbox")
@@ -73,7 +73,7 @@ async def test_a_claim_reads_no_more_of_an_aggregate_than_it_can_lease(database:
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 
 
-async def test_the_sweep_position_is_an_index_condition(queue: OutboxQueue, pool: Pool) -> None:
+async def test_the_position_is_an_index_condition(queue: OutboxQueue, pool: Pool) -> None:
     nodes = await plan(pool, queue.sql["claim"], ALL_PARTITIONS, 50, uuid4(), LEASE, START.due, START.id)
     conditions = [node.get("Index Cond", "") for node in nodes if node.get("Index Name", "").endswith("_claim")]
     assert any("ROW(" in condition for condition in conditions), conditions

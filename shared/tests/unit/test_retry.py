@@ -26,7 +26,7 @@ def test_jitter_spreads_pauses_and_keeps_within_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(("attempts", "pauses", "jitter"), [(0, (SECOND,), 0.1), (5, (), 0.1), (5, (SECOND,), 1.0)])
-def test_a_policy_that_makes_no_sense_is_refused(attempts: int, pauses: tuple[timedelta, ...], jitter: float) -> None:
+def test_an_invalid_policy_is_refused(attempts: int, pauses: tuple[timedelta, ...], jitter: float) -> None:
     with pytest.raises(ValueError, match="a retry policy needs"):
         RetryPolicy(attempts, pauses, jitter)
 
