@@ -17,7 +17,7 @@ Check = Callable[[], Awaitable[None]]
 
 CHECK_SECONDS = 2.0
 
-UP = Gauge("service_dependency_up", "1 if what the service needs answered when last looked at.", ["dependency"])
+UP = Gauge("service_dependency_up", "1 if the dependency passed its last check.", ["dependency"])
 
 
 @dataclass

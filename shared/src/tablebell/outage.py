@@ -1,4 +1,4 @@
-"""The rule that tells an outage from an error of a single row or message.
+"""The rule that separates an outage from an error of a single row or message.
 
 An outage affects every row or message alike: a server is unreachable, or a statement fails for a reason other than the
 data, such as a missing privilege or column. It is waited out, and it counts no attempt. An error that the data causes

@@ -1,4 +1,4 @@
-"""When to try again, and when to give up. Pure."""
+"""Retry policies and backoff. Pure."""
 
 import random
 from dataclasses import dataclass, field

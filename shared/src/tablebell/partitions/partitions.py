@@ -1,7 +1,7 @@
 """The partitions that this replica owns: replicas divide them among themselves, and each partition has one owner.
 
 A partition is owned by a session-level advisory lock `(namespace, partition)` on a connection of its own, so that
-PostgreSQL releases it at the moment when the owner's connection ends. A member also locks a key of its own,
+PostgreSQL releases it as soon as the owner's connection ends. A member also locks a key of its own,
 `(namespace, 1000 + n)`: the number of these keys is the number of members, and gives each member's share.
 
 A member that joins, leaves or releases partitions sends a notification. Members listen on the connection that holds

@@ -14,8 +14,8 @@ UPDATE notification_channel_send AS s
   FROM (SELECT send.id, event.reason,
                send.is_sent IS NULL AND (send.lease_until IS NULL OR send.lease_until <= now()) AS is_free
           FROM unnest($1::bigint[], $2::text[]) AS event (id, reason)
-          JOIN notification AS told ON told.event_notification_id = event.id AND told.user_type = $3
-          JOIN notification_channel_send AS send ON send.notification_id = told.id
+          JOIN notification AS n ON n.event_notification_id = event.id AND n.user_type = $3
+          JOIN notification_channel_send AS send ON send.notification_id = n.id
          WHERE send.is_sent IS NULL OR send.outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
          ORDER BY send.id  -- a common lock order prevents deadlocks between withdrawals
            FOR UPDATE OF send) AS outdated
