@@ -19,10 +19,10 @@ import httpx
 from aiosmtplib import SMTP
 
 from bench.harness import Figure, Harness
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level
 from tablebell.people import Channel
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database, eventually, free_port
+from tablebell.testing import Database, append_rows, eventually, free_port
 from tablebell.wakeups import open_wakeup_sender
 
 CONNECTIONS = 16
@@ -66,7 +66,7 @@ class Bench:
     async def dispatch(self, channel: Channel, rows: int) -> float:
         """Rows a second, from their commit to the provider's acceptance of the last one."""
         given = [self.row(channel) for _ in range(rows)]
-        ids = await Outbox(Level.CHANNEL_SEND).append(self.pool, given)
+        ids = await append_rows(self.pool, Level.CHANNEL_SEND, given)
         began = time.time()
         await self.pool.execute("SELECT pg_notify($1, '')", str(Level.CHANNEL_SEND))
         query = "SELECT NOT EXISTS (SELECT FROM notification_channel_send WHERE is_sent IS NULL AND channel_type = $1)"
@@ -116,11 +116,11 @@ async def _throughput(harness: Harness, bench: Bench, channel: Channel) -> Figur
 async def _latency(harness: Harness, bench: Bench) -> list[Figure]:
     """From the row (the database's clock at its insert) to the sandbox's acceptance, all on one machine's clock."""
     await bench.dispatch(Channel.EMAIL, 100)
-    outbox, began, ids = Outbox(Level.CHANNEL_SEND), time.monotonic(), []
+    began, ids = time.monotonic(), []
     async with open_wakeup_sender(bench.pool) as wakeup_sender:
         for number in range(LATENCY_ROWS):
             await asyncio.sleep(max(0.0, began + number / PER_SECOND - time.monotonic()))
-            ids += await outbox.append(bench.pool, [bench.row(Channel.EMAIL)])
+            ids += await append_rows(bench.pool, Level.CHANNEL_SEND, [bench.row(Channel.EMAIL)])
             wakeup_sender.announce(Level.CHANNEL_SEND)
     await asyncio.sleep(1)
     rows = await bench.pool.fetch(

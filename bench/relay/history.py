@@ -13,7 +13,7 @@ import asyncpg
 from bench.harness import Figure, Harness
 from bench.relay import backlog
 from bench.relay.backlog import DATA, EVENTS
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, START, Level, Outbox
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, START, Level, OutboxQueue
 from tablebell.postgres import Pool, connect, open_pool
 from tablebell.testing import Database
 
@@ -91,7 +91,7 @@ class Claims:
 
     async def make(self, pool: Pool) -> None:
         """Sweeps through a backlog as the relay does after a poll: from the start, then on from where it came to."""
-        outbox, after = Outbox(Level.EVENT), START
+        outbox, after = OutboxQueue(Level.EVENT), START
         await backlog.append_young(pool, BEYOND + EVENTS * len(self.first))
         while True:
             began = time.perf_counter()

@@ -12,9 +12,9 @@ from pydantic import SecretStr
 from bench.harness import Figure, Harness
 from bench.relay.backlog import DATA, TRACEPARENT
 from bench.relay.process import relays
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level
 from tablebell.postgres import Pool
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, append_rows, eventually
 from tablebell.topology import EVENT_EXCHANGE
 from tablebell.wakeups import open_wakeup_sender
 
@@ -23,7 +23,6 @@ SECONDS = 10
 
 
 async def measure_latency(harness: Harness, database: Database, amqp_url: SecretStr, pool: Pool) -> list[Figure]:
-    outbox = Outbox(Level.EVENT)
     async with (
         await aio_pika.connect(amqp_url.get_secret_value()) as connection,
         open_wakeup_sender(pool) as wakeup_sender,
@@ -50,7 +49,7 @@ async def measure_latency(harness: Harness, database: Database, amqp_url: Secret
                 "payload": DATA,
                 "headers": {"correlation_id": f"bench-{number}", "traceparent": TRACEPARENT},
             }
-            await outbox.append(pool, [row])
+            await append_rows(pool, Level.EVENT, [row])
             sent[number] = time.perf_counter()
             wakeup_sender.announce(Level.EVENT)
 

@@ -1,7 +1,7 @@
-"""The ids that follow a request through every level: the correlation id, for people, and W3C's traceparent, for tools.
+"""The ids that accompany a request through every level: the correlation id and the W3C traceparent.
 
 They are set where work enters (an HTTP request, a message, a claimed row), appear in every log line, and are written
-into every row and message that follows from it.
+into every resulting row and message.
 """
 
 import re
@@ -25,7 +25,7 @@ class Correlation:
 
     @classmethod
     def begin(cls, correlation_id: str | None = None, traceparent: str | None = None) -> Self:
-        """Go on from what a caller sent, as far as it is well formed; make the rest."""
+        """Continue with the ids that a caller sent if they are well formed; generate the others."""
         if correlation_id is None or not CORRELATION_ID.fullmatch(correlation_id):
             correlation_id = secrets.token_hex(16)
         if traceparent is None or not TRACEPARENT.fullmatch(traceparent):
@@ -49,7 +49,7 @@ _current: ContextVar[Correlation | None] = ContextVar("correlation", default=Non
 
 
 def current() -> Correlation:
-    """The correlation of the work at hand; work that came from nowhere gets one of its own."""
+    """The current correlation, or a new one."""
     return _current.get() or Correlation.begin()
 
 

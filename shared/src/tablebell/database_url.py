@@ -1,4 +1,4 @@
-"""DATABASE_URL: the servers that it names, and what is wrong with it. Pure.
+"""Parses DATABASE_URL, which may name several servers. Pure.
 
 The form is libpq's: `postgresql://user:password@host1:5432,host2:5432/database?target_session_attrs=read-write`.
 """
@@ -12,7 +12,7 @@ SHAPE = "should look like postgresql://user:password@host:port/…"
 SERVER = re.compile(r"(?:(?P<name>[^][:@]+)|\[(?P<address>[0-9a-fA-F:.%]+)\])(?::(?P<port>[0-9]{1,5}))?")
 DEFAULT_PORT = 5432
 CONNECT_SECONDS = 10.0
-# libpq knows four more values. All of them accept a standby, which refuses everything that a service writes.
+# The four other values of libpq accept a standby, which refuses writes.
 TARGETS = ("read-write", "primary")
 
 
@@ -28,7 +28,7 @@ class Server:
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
     dsn: str
-    """The URL without the two options below: they are passed as arguments."""
+    """The URL without the two options below, which are passed as arguments."""
     servers: tuple[Server, ...]
     target_session_attrs: str
     connect_seconds: float
@@ -36,7 +36,7 @@ class DatabaseUrl:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError with a message that shows no part of a password."""
+        """Raises ValueError with a message that contains no part of the password."""
         parts = urlsplit(text)
         _, _, hosts = parts.netloc.rpartition("@")
         if parts.scheme not in ("postgresql", "postgres") or not hosts:

@@ -1,4 +1,4 @@
-"""The wire contract of `event-stream`: which events there are, their routing keys, and the body of a message. Pure."""
+"""The wire contract of `event-stream`: event types, routing keys, and the body of a message. Pure."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -21,7 +21,7 @@ class EventType(StrEnum):
     RESERVATION_CANCELLED = "RESERVATION_CANCELLED"
     RESERVATION_REMINDER_DUE = "RESERVATION_REMINDER_DUE"
     RESERVATION_VISIT_ENDED = "RESERVATION_VISIT_ENDED"
-    # What people do to notifications, so that everyone's screen shows it. Nobody is notified of these.
+    # Actions on notifications, for the screens of the other readers. They notify nobody.
     NOTIFICATION_RESOLVED = "NOTIFICATION_RESOLVED"
     NOTIFICATION_READ = "NOTIFICATION_READ"
 
@@ -32,13 +32,13 @@ def routing_key(event_type: str) -> str:
 
 
 class CamelModel(BaseModel):
-    """camelCase on the wire; unknown fields are ignored, since a newer writer may add some."""
+    """camelCase on the wire. Unknown fields are ignored, because a newer writer may add some."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
 class Actor(CamelModel):
-    """Who did it."""
+    """The user who caused the event."""
 
     user_type: UserType
     user_id: int
@@ -57,14 +57,14 @@ class ReservationData(CamelModel):
     party_size: int
     slot_time: datetime
     timezone: str
-    """The restaurant's, in which people read the times."""
+    """The restaurant's time zone, in which times are shown."""
     status: str
     note: str | None = None
     proposed_time: datetime | None = None
     previous_slot_time: datetime | None = None
     previous_party_size: int | None = None
     actor: Actor | None = None
-    """None for what the clock did."""
+    """None for a planned event."""
     action: str | None = None
     """The action_type of a decision on a shared notification."""
     reminder: str | None = None
@@ -78,16 +78,16 @@ class NotificationData(CamelModel):
     actor: Actor
     action: str | None = None
     event_notification_id: int | None = None
-    """None when somebody read their whole inbox."""
+    """None if a whole inbox was read."""
     notification_ids: list[int] | None = None
-    """What was read; None for everything up to `up_to_id`."""
+    """The notifications that were read; None for all up to `up_to_id`."""
     up_to_id: int | None = None
     shared: bool = False
     at: datetime
 
 
 class Event(CamelModel):
-    """The body of a message, as a listener reads it."""
+    """The body of a message, as a listener parses it."""
 
     event_id: UUID
     event_type: EventType
@@ -110,10 +110,10 @@ def encode_event(
     correlation_id: str,
     data_json: str,
 ) -> bytes:
-    """The body of a message, as the relay writes it: `data_json` goes in as it stands in the row, unparsed."""
+    """The body of a message, as the relay writes it. `data_json` is inserted unparsed."""
     return orjson.dumps(
         {
-            "eventId": str(event_id),  # asyncpg's UUID is not one that orjson knows
+            "eventId": str(event_id),  # orjson does not support asyncpg's UUID class
             "eventType": event_type,
             "aggregateType": aggregate_type,
             "aggregateId": aggregate_id,

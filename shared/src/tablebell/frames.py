@@ -1,7 +1,7 @@
 """The wire contract of `notification.websocket`: one message carries the frames of a whole batch. Pure.
 
-Every gateway gets every message, so a message per frame would cost each of them a message per frame. A frame's text is
-made once, by the expander, and travels as text: a gateway writes it to the sockets of its addressees as it is.
+Every gateway receives every message, so one message per frame would be costly. A frame is serialised once, by the
+expander, and a gateway writes its bytes unchanged to the sockets of the addressees.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class ResolvedFrame(CamelModel):
 
 
 class ReadFrame(CamelModel):
-    """Somebody read something: these ids, or everything up to an id."""
+    """Notifications were read: these ids, or all up to an id."""
 
     type: Literal["read"] = "read"
     event_notification_id: int | None = None
@@ -43,7 +43,7 @@ Frame = NotificationFrame | ResolvedFrame | ReadFrame
 
 
 class AddressedFrame(NamedTuple):
-    """A frame's text, as bytes, and whose sockets it is for. A gateway makes tens of thousands of these a second."""
+    """A frame's bytes and its addressees. A gateway creates tens of thousands of them per second."""
 
     to: Sequence[str]
     text: bytes
@@ -58,13 +58,13 @@ def addressed(frame: Frame, to: Sequence[str]) -> AddressedFrame:
 
 
 def encode_frames(frames: Sequence[AddressedFrame]) -> bytes:
-    """A line that tells whom each frame is for and how long it is, then the frames: nothing is escaped or parsed."""
+    """One line with the addressees and the length of each frame, then the frames, neither escaped nor parsed."""
     head = orjson.dumps([[frame.to, len(frame.text)] for frame in frames], option=orjson.OPT_APPEND_NEWLINE)
     return b"".join((head, *(frame.text for frame in frames)))
 
 
 def decode_frames(body: bytes) -> list[AddressedFrame]:
-    """Raises ValueError or TypeError for anything that `encode_frames` did not write."""
+    """Raises ValueError or TypeError for a body that `encode_frames` did not write."""
     start = body.index(b"\n") + 1
     frames = []
     for to, size in orjson.loads(memoryview(body)[:start]):
@@ -73,5 +73,5 @@ def decode_frames(body: bytes) -> list[AddressedFrame]:
         frames.append(AddressedFrame(to, body[start : start + size]))
         start += size
     if start != len(body):
-        raise ValueError("the frames are not as long as was said")
+        raise ValueError("the lengths of the frames do not add up")
     return frames

@@ -1,6 +1,7 @@
-"""Health: live = the process answers; ready = everything it needs answers, and it is not about to stop.
+"""Health: live = the process answers; ready = all its dependencies answer, and no stop is requested.
 
-Each look is told to Prometheus too: a scrape is one, so that an alert can say what is away and from where.
+Every report also sets a gauge per dependency, and a scrape makes a report. So an alert names the dependency that is
+unavailable, and the service that needs it.
 """
 
 import asyncio
@@ -16,30 +17,30 @@ Check = Callable[[], Awaitable[None]]
 
 CHECK_SECONDS = 2.0
 
-UP = Gauge("service_dependency_up", "1 if what the service needs answered when last looked at.", ["dependency"])
+UP = Gauge("service_dependency_up", "1 if the dependency passed its last check.", ["dependency"])
 
 
 @dataclass
 class Health:
-    """Checks by name. A check raises when what it looks at is not well."""
+    """Checks by name. A check raises if its dependency is unavailable."""
 
     stop: Stop
     checks: dict[str, Check] = field(default_factory=dict)
 
     async def report(self) -> dict[str, str]:
-        """What is not well, by name; empty when ready."""
+        """The failed checks with their errors; empty when ready."""
         if self.stop.requested:
             return {"service": "stopping"}
-        complaints = await asyncio.gather(*(self._complaint(check) for check in self.checks.values()))
-        found = dict(zip(self.checks, complaints, strict=True))
-        for name, complaint in found.items():
-            UP.labels(name).set(complaint is None)
-        return {name: complaint for name, complaint in found.items() if complaint}
+        failures = await asyncio.gather(*(self._failure(check) for check in self.checks.values()))
+        found = dict(zip(self.checks, failures, strict=True))
+        for name, failure in found.items():
+            UP.labels(name).set(failure is None)
+        return {name: failure for name, failure in found.items() if failure}
 
-    async def _complaint(self, check: Check) -> str | None:
+    async def _failure(self, check: Check) -> str | None:
         try:
             async with asyncio.timeout(CHECK_SECONDS):
                 await check()
-        except Exception as error:  # noqa: BLE001 - whatever a check raises is its answer
+        except Exception as error:  # noqa: BLE001 - any exception of a check is its result
             return describe(error)
         return None

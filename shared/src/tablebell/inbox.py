@@ -1,4 +1,4 @@
-"""A notification as its owner sees it: one shape for the inbox's JSON and for the live frame. Pure."""
+"""A notification as its recipient sees it: the same model in the inbox and in live frames. Pure."""
 
 from datetime import datetime
 from typing import Any
@@ -25,16 +25,16 @@ class NotificationView(CamelModel):
     body: str
     properties: dict[str, Any]
     shared: bool
-    """One of several people was told the same, and the first to act decides for all."""
+    """Several people have it, and the first to act decides for all."""
     actions: list[str]
-    """What the reader may do about it now; empty once it is resolved."""
+    """The actions that are possible now; empty once it is resolved."""
     is_read: bool
     read_by_user_id: int | None = None
     resolution: Resolution | None = None
     created_at: datetime
 
 
-# Which of a reservation's events staff share: the first of them to act decides for all.
+# Events whose notification is shared by the staff: the first to act decides for all.
 SHARED_EVENTS = frozenset({EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED})
 
 
@@ -43,7 +43,7 @@ def is_shared(event_type: str, audience: str) -> bool:
 
 
 def actions_of(event_type: str, audience: str, *, resolved: bool) -> list[str]:
-    """What the reader may do about it now."""
+    """The actions that are possible now."""
     if resolved:
         return []
     if is_shared(event_type, audience):

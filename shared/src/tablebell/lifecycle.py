@@ -1,7 +1,7 @@
-"""One way to start and one way to stop.
+"""Start and graceful stop of a service.
 
-SIGTERM or SIGINT asks for a stop: workers claim nothing more and finish what they hold, within `drain_seconds`. What is
-not finished by then is abandoned to its lease. The exit code is 0 for a stop that was asked for, 1 for anything else.
+SIGTERM or SIGINT requests a stop: workers claim nothing more and finish their current work within `drain_seconds`.
+Unfinished work is abandoned, and its leases expire. The exit code is 0 after a requested stop, 1 otherwise.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 class Stop:
-    """Set once, never cleared: the wish to stop, which every loop looks at."""
+    """The stop request that every loop checks. It is set once and never cleared."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -33,7 +33,7 @@ class Stop:
         await self._event.wait()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, or less if a stop is asked for."""
+        """Sleep, or return early if a stop is requested."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._event.wait()
@@ -43,8 +43,8 @@ Service = Callable[[Stop], Awaitable[None]]
 
 
 def run(service: Service, drain_seconds: float) -> int:
-    """Run `service` until it returns, dies or has been stopped; returns the exit code."""
-    # What was imported stays: looking through it for garbage would halt everybody for tens of milliseconds each time.
+    """Run `service` until it returns, fails or is stopped; returns the exit code."""
+    # Imported objects are permanent. Scanning them would add pauses of tens of milliseconds to every full collection.
     gc.collect()
     gc.freeze()
     return uvloop.run(supervise(service, drain_seconds))
@@ -58,8 +58,8 @@ async def supervise(service: Service, drain_seconds: float) -> int:
 
     log.info("service_started")
     work = asyncio.ensure_future(service(stop))
-    asked = asyncio.create_task(stop.wait(), name="stop")
-    await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
+    stop_waiter = asyncio.create_task(stop.wait(), name="stop")
+    await asyncio.wait({work, stop_waiter}, return_when=asyncio.FIRST_COMPLETED)
     if not work.done():
         log.info("service_draining", seconds=drain_seconds)
         await asyncio.wait({work}, timeout=drain_seconds)
@@ -67,13 +67,13 @@ async def supervise(service: Service, drain_seconds: float) -> int:
     if not drained:
         work.cancel()
     result = (await asyncio.gather(work, return_exceptions=True))[0]
-    asked.cancel()
+    stop_waiter.cancel()
 
     if isinstance(result, Exception):
         log.critical("service_died", exc_info=result)
         return 1
     if not stop.requested:
-        log.critical("service_ended_unasked")
+        log.critical("service_ended_unstop_waiter")
         return 1
     log.info("service_stopped", drained=drained)
     return 0

@@ -1,7 +1,7 @@
 """Structured logs: one JSON object per line, coloured text on a terminal.
 
-Events are snake_case verbs (`event_published`), everything else is a key. Ids are bound once, with
-`structlog.contextvars`, and appear in every line that follows from them.
+Events are snake_case verbs (`event_published`); all other data are keys. Ids are bound once, with
+`structlog.contextvars`, and appear in every line of that context.
 """
 
 import logging
@@ -18,14 +18,14 @@ SHARED: tuple[Processor, ...] = (
     structlog.processors.StackInfoRenderer(),
 )
 
-# Where an error came from, without the values on the way: among them are tokens and addresses.
+# Tracebacks without local variables, which include tokens and addresses.
 TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
 
 def configure_logs(service: str, level: str = "INFO") -> None:
     """Send structlog and the standard library's loggers through one formatter to standard output."""
-    machine: list[Processor] = [TRACEBACKS, structlog.processors.JSONRenderer()]
-    rendering: list[Processor] = [structlog.dev.ConsoleRenderer()] if sys.stdout.isatty() else machine
+    as_json: list[Processor] = [TRACEBACKS, structlog.processors.JSONRenderer()]
+    rendering: list[Processor] = [structlog.dev.ConsoleRenderer()] if sys.stdout.isatty() else as_json
 
     structlog.configure(
         processors=[*SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -43,7 +43,7 @@ def configure_logs(service: str, level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
-    # Our own lines tell what these would, once and with the ids.
+    # The services log the same facts, once and with the ids.
     for noisy in ("aiormq", "aio_pika", "httpx", "httpcore", "uvicorn"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     structlog.contextvars.bind_contextvars(service=service)

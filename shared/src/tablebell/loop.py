@@ -1,6 +1,6 @@
-"""The loop around every `run_once`: again at once while there is more, else wait for a wake-up, a stop or the poll.
+"""The loop around every `run_once`: repeat while there is more to do, else wait for a wake-up, a stop or the poll.
 
-An outage (a server behind us is away) is waited out with a growing pause. Any other exception ends the service, loudly.
+An outage is waited out with a growing pause. Any other exception ends the service.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,11 +9,10 @@ import structlog
 
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe
+from tablebell.retry import Backoff
 from tablebell.wakeups import Wakeup
 
 log = structlog.get_logger(__name__)
-
-LONGEST_PAUSE = 2.0
 
 
 async def keep_running(
@@ -23,20 +22,19 @@ async def keep_running(
     poll_seconds: float | Callable[[], float],
     stop: Stop,
 ) -> None:
-    """`run_once` does one batch and says whether there may be more to do at once.
+    """Call `run_once` until a stop. It handles one batch and returns whether there may be more to do.
 
-    `poll_seconds` is a function where the next wait depends on what was found.
+    `poll_seconds` is a function if the next wait depends on the last result.
     """
-    failures = 0
+    backoff = Backoff()
     while not stop.requested:
         try:
             more = await run_once()
         except OUTAGES as outage:
-            failures += 1
-            pause = min(LONGEST_PAUSE, 0.1 * 2**failures)
+            pause = backoff.next()
             log.warning("work_interrupted", worker=name, error=describe(outage), retry_in=pause)
             await stop.sleep(pause)
             continue
-        failures = 0
+        backoff.reset()
         if not more:
             await wakeup.wait(poll_seconds() if callable(poll_seconds) else poll_seconds, stop)

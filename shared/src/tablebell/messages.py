@@ -1,4 +1,4 @@
-"""What L2 carries for each channel (`notification_channel_send.message`): rendered, and ready to be sent. Pure."""
+"""The rendered message of each channel, as L2 stores it (`notification_channel_send.message`). Pure."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,9 @@
-"""An outage: the thing behind us is away, and no row or message is to blame. Outages burn no attempts."""
+"""The rule that separates an outage from an error of a single row or message.
+
+An outage affects every row or message alike: a server is unreachable, or a statement fails for a reason other than the
+data, such as a missing privilege or column. It is waited out, and it counts no attempt. An error that the data causes
+concerns one row or message: it is retried or buried alone.
+"""
 
 import aiormq
 import asyncpg
@@ -8,8 +13,8 @@ OUTAGES: tuple[type[Exception], ...] = (
     TimeoutError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # what asyncpg says on a connection that broke at the wrong moment
-    asyncpg.OperatorInterventionError,  # the server shuts down, crashed, or an operator ended our session
+    asyncpg.InternalClientError,  # the connection broke during a call
+    asyncpg.OperatorInterventionError,  # the server shuts down, crashed, or the session was terminated
     asyncpg.InsufficientResourcesError,  # too many connections, disk or memory full
     asyncpg.ReadOnlySQLTransactionError,  # the server was set to read-only; the pool replaces its connections
     asyncpg.InvalidCachedStatementError,  # a migration changed a result's columns; the statement is prepared again
@@ -19,21 +24,40 @@ OUTAGES: tuple[type[Exception], ...] = (
     aiormq.exceptions.ChannelInvalidStateError,  # the channel was closed under the call
 )
 
-# The classes of SQLSTATE by which the database refuses the data itself: data exception, integrity constraint violation.
 DATA_ERRORS = ("22", "23")
+"""SQLSTATE classes of an error in a message's data: data exception, integrity constraint violation."""
+
+ROW_ERRORS = (
+    *DATA_ERRORS,
+    "P0",  # raised by a trigger
+    "XX001",  # data corrupted
+    "XX002",  # index corrupted
+)
+"""SQLSTATEs, or their classes, of an error that a stored row can cause."""
 
 
-def is_data_error(error: Exception) -> bool:
-    """Whether the database refused the data of the row or message itself."""
-    return isinstance(error, asyncpg.PostgresError) and str(error.sqlstate or "").startswith(DATA_ERRORS)
+class StatementRefused(ConnectionError):
+    """The database refuses a statement for every row alike: an outage."""
 
 
-def is_outage(error: Exception) -> bool:
-    """Whether the cause lies behind us, so that every other row or message would fail as well.
+def is_data_error(error: Exception, sqlstates: tuple[str, ...] = DATA_ERRORS) -> bool:
+    """Whether the database refused the data of a single message or row."""
+    return isinstance(error, asyncpg.PostgresError) and str(error.sqlstate or "").startswith(sqlstates)
 
-    That is an OUTAGE, or any other error of the database that the data did not cause: a missing right or column.
-    """
-    return isinstance(error, OUTAGES) or (isinstance(error, asyncpg.PostgresError) and not is_data_error(error))
+
+def is_outage(error: Exception, sqlstates: tuple[str, ...] = DATA_ERRORS) -> bool:
+    """Whether every other message or row would fail as well."""
+    return isinstance(error, OUTAGES) or (
+        isinstance(error, asyncpg.PostgresError) and not is_data_error(error, sqlstates)
+    )
+
+
+def raise_if_outage(error: Exception, sqlstates: tuple[str, ...] = ROW_ERRORS) -> None:
+    """Return if a single row, or message, can be the cause of `error`; otherwise raise one of OUTAGES."""
+    if isinstance(error, OUTAGES):
+        raise error
+    if is_outage(error, sqlstates):
+        raise StatementRefused(describe(error)) from error
 
 
 def describe(error: BaseException) -> str:

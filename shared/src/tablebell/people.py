@@ -1,4 +1,4 @@
-"""Who is told, and by which channels. Pure."""
+"""Users, audiences and channels. Pure."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ class UserType(StrEnum):
 
 
 class Audience(StrEnum):
-    """For whom an event becomes a notification; the notification_type of L1."""
+    """The group of users that an event notifies; the notification_type of L1."""
 
     RESTAURANT = "RESTAURANT"
     CUSTOMER = "CUSTOMER"

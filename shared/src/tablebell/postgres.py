@@ -1,7 +1,7 @@
-"""The pool: every connection names its service, speaks JSON as Python values, and never waits for ever.
+"""The connection pool: every connection has the service's name, maps jsonb to Python values, and has timeouts.
 
-All connections are to a server that accepts writes (`primary.py`). When a server refuses to write after all, because it
-was set to read-only or stands behind a proxy, every connection of the pool is replaced before its next use.
+All connections are to a server that accepts writes (`primary.py`). If a server refuses a write, because it was set to
+read-only or the address now leads to a standby, every connection of the pool is replaced before its next use.
 """
 
 import socket
@@ -20,7 +20,7 @@ from tablebell.primary import ReadOnlyServer, connect_primary
 if TYPE_CHECKING:
     Pool: TypeAlias = asyncpg.Pool[asyncpg.Record]
     Connection: TypeAlias = asyncpg.Connection[asyncpg.Record] | asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
-    # What runs a statement: a connection, within its transaction, or the pool, in a transaction of the statement's own.
+    # Runs a statement: a connection, within its transaction, or the pool, in a transaction of its own.
     Executor: TypeAlias = Connection | Pool
     _Connection: TypeAlias = asyncpg.Connection[asyncpg.Record]
 else:
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 COMMAND_TIMEOUT = 30.0
 
 
-def _noting_refusal(method: Any) -> Any:
+def _recording_refusal(method: Any) -> Any:
     async def run(self: "PoolConnection", *arguments: Any, **options: Any) -> Any:
         try:
             return await method(self, *arguments, **options)
@@ -43,7 +43,7 @@ def _noting_refusal(method: Any) -> Any:
 
 
 class PoolConnection(_Connection):
-    """Remembers that the server refused to write, whichever statement it was and whoever caught the error."""
+    """Records that the server refused a write, even if the error was caught."""
 
     __slots__ = ("refused_to_write",)
 
@@ -51,20 +51,20 @@ class PoolConnection(_Connection):
         super().__init__(*arguments, **options)
         self.refused_to_write = False
 
-    execute = _noting_refusal(asyncpg.Connection.execute)
-    executemany = _noting_refusal(asyncpg.Connection.executemany)
-    fetch = _noting_refusal(asyncpg.Connection.fetch)
-    fetchrow = _noting_refusal(asyncpg.Connection.fetchrow)
-    fetchval = _noting_refusal(asyncpg.Connection.fetchval)
+    execute = _recording_refusal(asyncpg.Connection.execute)
+    executemany = _recording_refusal(asyncpg.Connection.executemany)
+    fetch = _recording_refusal(asyncpg.Connection.fetch)
+    fetchrow = _recording_refusal(asyncpg.Connection.fetchrow)
+    fetchval = _recording_refusal(asyncpg.Connection.fetchval)
 
 
 @asynccontextmanager
 async def open_pool(
     url: SecretStr, service: str, size: int, planner: Mapping[str, str] | None = None
 ) -> AsyncIterator[Pool]:
-    """Connects when first needed: a service starts, and says it is not ready, while the database is away.
+    """Connects on first use: a service starts while the database is unavailable, and reports that it is not ready.
 
-    `planner` are settings of PostgreSQL for every query of this pool.
+    `planner` holds planner settings of PostgreSQL for every query of this pool.
     """
     servers = DatabaseUrl.parse(url.get_secret_value())
 
@@ -72,8 +72,8 @@ async def open_pool(
         return await connect_primary(servers, **options)
 
     async def keep_or_replace(connection: Any) -> None:
-        """What belongs to a session has a connection of its own (`connect`), so that a pool's connection comes back as
-        it went: a reset would cost every use a round trip. asyncpg still rolls back what was left open."""
+        """Replaces asyncpg's reset, which costs a round trip per use. It is not needed: session state is kept on other
+        connections (`connect`). asyncpg still rolls back an open transaction."""
         if connection.refused_to_write:
             log.warning("read_only_server", action="replacing all connections of the pool")
             await pool.expire_connections()
@@ -94,9 +94,9 @@ async def open_pool(
 
 
 async def connect(url: SecretStr, service: str) -> Connection:
-    """A connection of one's own, outside the pool, for what belongs to a session: LISTEN and advisory locks.
+    """Open a connection outside the pool, for session state: LISTEN and advisory locks.
 
-    Nothing may be sent on it for hours: TCP itself asks whether the server is still there.
+    It may be idle for hours, so TCP keepalives detect a lost server.
     """
     servers = DatabaseUrl.parse(url.get_secret_value())
     connection: Connection = await connect_primary(
@@ -107,8 +107,8 @@ async def connect(url: SecretStr, service: str) -> Connection:
 
 
 def _keep_alive(connection: Any) -> None:
-    """A vanished server is noticed within 25 s on an idle connection, within 10 s on one that sends a statement."""
-    # asyncpg has no option for it and no public way to its socket.
+    """Detect a lost server within 25 s on an idle connection, and within 10 s while a statement is sent."""
+    # asyncpg has no option for keepalives and no public access to its socket.
     peer: socket.socket = connection._transport.get_extra_info("socket")  # noqa: SLF001
     if peer.family in (socket.AF_INET, socket.AF_INET6):
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -121,9 +121,9 @@ def _keep_alive(connection: Any) -> None:
 def server_settings(service: str) -> dict[str, str]:
     return {
         "application_name": service,
-        "jit": "off",  # our queries are short: compiling them costs more than it saves
+        "jit": "off",  # the queries are short: compiling them costs more than it saves
         "idle_in_transaction_session_timeout": "30000",
-        # A machine that vanished without a word gives up its locks within half a minute.
+        # The locks of a lost client are released within half a minute.
         "tcp_keepalives_idle": "10",
         "tcp_keepalives_interval": "5",
         "tcp_keepalives_count": "3",
@@ -140,7 +140,7 @@ def to_json(value: object) -> str:
 
 
 async def check(pool: Pool) -> None:
-    """Raises when the database does not answer or refuses to write: every service that has a pool writes."""
+    """Raises if the database does not answer or is read-only: every service with a pool writes."""
     if await pool.fetchval("SHOW transaction_read_only", timeout=2.0) == "on":
         await pool.expire_connections()
         raise ReadOnlyServer("the server is read-only: it refuses to write")

@@ -1,8 +1,8 @@
-"""Connecting to the server that accepts writes, of all that DATABASE_URL names.
+"""Connects to the server that accepts writes, among all servers in DATABASE_URL.
 
-No connection is ever made to a standby or to a server that is set to read-only: PostgreSQL says so while it connects,
-which costs no round trip (from version 14 on). The servers are tried in their order. The next one is tried when one has
-failed, and also when it has not answered for a moment: a server that hangs does not use up the time of the others.
+A standby or a read-only server is refused during the handshake, without an extra round trip (PostgreSQL 14 and later).
+The servers are tried in order. The next one is tried when one has failed, and also when it has not answered for a
+moment, so that a hanging server does not delay the others.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ NEXT_SERVER_SECONDS = 0.3
 
 
 class ReadOnlyServer(ConnectionError):
-    """The server answers and refuses to write."""
+    """The server answers but accepts no writes."""
 
 
 async def connect_primary(url: DatabaseUrl, **options: Any) -> Any:
-    """The first connection to a writable server. `options` are those of asyncpg.connect."""
+    """Returns the first connection to a writable server. `options` are those of asyncpg.connect."""
     waiting = list(url.servers)
     attempts: set[asyncio.Task[Any]] = set()
     failures: list[BaseException] = []
@@ -60,11 +60,11 @@ def _terminate(attempt: "asyncio.Task[Any]") -> None:
 
 
 def _summary(servers: Sequence[Server], failures: Sequence[BaseException]) -> BaseException:
-    """A wrong password, say, is told as it is; outages of several servers are told as one."""
+    """An unexpected error, such as a wrong password, as it is; the outages of several servers as one error."""
     unexpected = [failure for failure in failures if not isinstance(failure, OUTAGES)]
     if unexpected or len(failures) == 1:
         return (unexpected or failures)[0]
-    told = "; ".join(dict.fromkeys(describe(failure) for failure in failures))
+    reasons = "; ".join(dict.fromkeys(describe(failure) for failure in failures))
     if all(isinstance(failure, ReadOnlyServer) for failure in failures):
-        return ReadOnlyServer(told)
-    return ConnectionError(f"none of {', '.join(map(str, servers))} accepts writes: {told}")
+        return ReadOnlyServer(reasons)
+    return ConnectionError(f"none of {', '.join(map(str, servers))} accepts writes: {reasons}")

@@ -1,8 +1,7 @@
-"""Deleting what is past its retention, in every service: in bounded bites, with a pause after each.
+"""The purge loop of every service: delete rows past their retention in bounded batches, with a pause after each.
 
-The pause is a multiple of the time that the bite took, so that purging takes a small share of the database's time, and
-makes progress however busy the service is. A purge that fails ends nothing: what is left over is tried again at the
-next interval.
+The pause is a multiple of the time that the batch took, so that purging takes a small share of the database's time and
+makes progress under any load. A purge that fails does not end the service; it is repeated at the next interval.
 """
 
 import time
@@ -18,26 +17,26 @@ from tablebell.wakeups import Wakeup
 log = structlog.get_logger(__name__)
 
 FIRST_AFTER_SECONDS = 60.0
-"""A service that has just started has better things to do; one that is restarted often still has to purge."""
+"""Delays the first purge after a start. It is short, so that a service that restarts often still purges."""
 SHORTEST_PAUSE = 0.1
 PAUSE_PER_SECOND = 4.0
-"""A fifth of the time at most is spent on bites."""
+"""At most a fifth of the time is spent on purging."""
 
 
 async def keep_purging(
     name: str,
-    bite: Callable[[], Awaitable[bool]],
+    purge_batch: Callable[[], Awaitable[bool]],
     every_seconds: float,
     stop: Stop,
     first_after: float = FIRST_AFTER_SECONDS,
 ) -> None:
-    """`bite` deletes a bounded number of rows and says whether there may be more."""
+    """`purge_batch` deletes a bounded number of rows and returns whether there may be more."""
     await stop.sleep(min(every_seconds, first_after))
 
-    async def bite_and_pause() -> bool:
+    async def purge_and_pause() -> bool:
         began = time.monotonic()
         try:
-            more = await bite()
+            more = await purge_batch()
         except OUTAGES:
             raise
         except Exception:
@@ -47,4 +46,4 @@ async def keep_purging(
             await stop.sleep(max(SHORTEST_PAUSE, PAUSE_PER_SECOND * (time.monotonic() - began)))
         return more
 
-    await keep_running(name, bite_and_pause, Wakeup(), every_seconds, stop)
+    await keep_running(name, purge_and_pause, Wakeup(), every_seconds, stop)

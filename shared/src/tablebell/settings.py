@@ -1,6 +1,6 @@
-"""Settings come from the environment, once, into one frozen object per service.
+"""Settings are read from the environment once, into one frozen object per service.
 
-A service composes its Settings from the fragments below and reads them with `load`, in `__main__` and nowhere else.
+A service composes its Settings from the classes below and reads them with `load`, only in `__main__`.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tablebell.database_url import DatabaseUrl
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
-# sysexits.h: the configuration is wrong; restarting will not help.
+# sysexits.h: the configuration is wrong, so a restart does not help.
 EX_CONFIG = 78
 
 
@@ -33,16 +33,16 @@ def _without_slash(origins: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Origins = Annotated[tuple[str, ...], *CommaSeparated, AfterValidator(_without_slash)]
-"""Of pages, as browsers name them: https://staff.example. People write a slash after it."""
+"""Origins of pages as browsers send them: https://staff.example. A trailing slash is removed."""
 
 
-class Fragment(BaseSettings):
-    # An empty variable is a forgotten one: compose writes NAME= for what its .env lacks.
+class FrozenSettings(BaseSettings):
+    # An empty variable counts as missing: compose writes NAME= for a variable that .env lacks.
     model_config = SettingsConfigDict(frozen=True, extra="ignore", env_ignore_empty=True, hide_input_in_errors=True)
 
 
 def url_with(*schemes: str) -> AfterValidator:
-    """A check for a URL that is a secret: it holds a password, so that no error may show it."""
+    """A validator for a URL with a password, which no error message may show."""
 
     def check(url: SecretStr) -> SecretStr:
         parts = urlsplit(url.get_secret_value())
@@ -53,8 +53,8 @@ def url_with(*schemes: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-class ServiceSettings(Fragment):
-    """What every service has: where it listens, how it logs, how long it may take to stop."""
+class ServiceSettings(FrozenSettings):
+    """Settings of every service: listen address, logs, time to drain."""
 
     host: str = "0.0.0.0"
     port: Port
@@ -69,18 +69,18 @@ def _is_database_url(url: SecretStr) -> SecretStr:
     return url
 
 
-class DatabaseSettings(Fragment):
+class DatabaseSettings(FrozenSettings):
     database_url: Annotated[SecretStr, AfterValidator(_is_database_url)]
-    """May name several servers: the services use the one that accepts writes."""
+    """May name several servers; the services use the one that accepts writes."""
     database_pool_size: Annotated[int, Field(ge=1, le=500)] = 10
 
 
-class BrokerSettings(Fragment):
+class BrokerSettings(FrozenSettings):
     amqp_url: Annotated[SecretStr, url_with("amqp", "amqps")]
 
 
-class OutboxSettings(Fragment):
-    """For those who work on a level: how much at once, how often to look, when to give up."""
+class OutboxSettings(FrozenSettings):
+    """Settings of a service that claims rows of a level."""
 
     batch_size: Annotated[int, Field(ge=1, le=5_000)] = 500
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
@@ -88,11 +88,11 @@ class OutboxSettings(Fragment):
     retention_days: Annotated[float, Field(gt=0, le=3_650)] = 7.0
 
 
-SettingsT = TypeVar("SettingsT", bound=Fragment)
+SettingsT = TypeVar("SettingsT", bound=FrozenSettings)
 
 
 def load(kind: type[SettingsT], service: str) -> SettingsT:
-    """Read the settings, or stop the process with one message that names everything that is wrong."""
+    """Read the settings, or end the process with one message that lists all errors."""
     try:
         return kind()
     except ValidationError as error:
@@ -105,7 +105,7 @@ def stop_with(message: str) -> NoReturn:
 
 
 def _describe(error: ValidationError) -> str:
-    problems = [f"  {_variable(problem)}: {_complaint(problem)}" for problem in error.errors()]
+    problems = [f"  {_variable(problem)}: {_message(problem)}" for problem in error.errors()]
     return "\n".join(["these settings are wrong or missing", *problems])
 
 
@@ -113,6 +113,6 @@ def _variable(problem: ErrorDetails) -> str:
     return "_".join(str(part) for part in problem["loc"]).upper() or "settings"
 
 
-def _complaint(problem: ErrorDetails) -> str:
-    # The value itself is never shown: it may be a secret.
+def _message(problem: ErrorDetails) -> str:
+    # The value is never shown: it may be a secret.
     return "missing" if problem["type"] == "missing" else problem["msg"].removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""SQL lives in files, in blocks that begin with `-- name: claim`; a store has one function per block. Pure."""
+"""Loads SQL files. A block starts with a line like `-- name: claim`; a store has one function per block. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -8,13 +8,13 @@ NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 
 def load_queries(package: str, *path: str) -> Mapping[str, str]:
-    """The blocks of a file within a package, by name."""
+    """The blocks of a file in a package, by name."""
     resource = files(package).joinpath(*path)
     return parse_queries(resource.read_text(encoding="utf-8"), str(resource))
 
 
 def parse_queries(text: str, source: str) -> dict[str, str]:
-    # split gives: what stands before the first name, then name, block, name, block, …
+    # split returns the text before the first name, then name, block, name, block, …
     _, *parts = NAME.split(text)
     queries: dict[str, str] = {}
     for name, block in zip(parts[::2], parts[1::2], strict=True):

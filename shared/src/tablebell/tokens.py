@@ -1,7 +1,8 @@
-"""Bearer tokens: who is asking, checked locally.
+"""Bearer tokens, verified locally.
 
-The algorithm is ours to choose, never the token's: with a secret only HS256 is tried, with a key set only RS256 and
-ES256 with a key of that kind. So a public key can never pass for an HMAC secret, and `none` for anything.
+The configuration decides the algorithm, never the token: with a secret only HS256 is accepted, with a key set only
+RS256 and ES256 with a key of the matching type. So a public key is never used as an HMAC secret, and `none` is never
+accepted.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from tablebell.outage import describe
 from tablebell.people import UserType
-from tablebell.settings import Fragment
+from tablebell.settings import FrozenSettings
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +28,7 @@ KEYS_RETRY_SECONDS = 5.0
 LONGEST_TOKEN = 8_192
 
 
-class TokenSettings(Fragment):
+class TokenSettings(FrozenSettings):
     jwt_secret: Annotated[SecretStr, Field(min_length=32)] | None = None
     jwt_jwks_url: Annotated[str | None, Field(pattern=r"^https?://", validate_default=True)] = None
     jwt_audience: Annotated[str, Field(min_length=1)]
@@ -35,14 +36,14 @@ class TokenSettings(Fragment):
     @field_validator("jwt_jwks_url")
     @classmethod
     def one_source_of_trust(cls, url: str | None, info: ValidationInfo) -> str | None:
-        # A secret that is there but wrong has its own complaint.
+        # An invalid secret has its own error message.
         if "jwt_secret" in info.data and (info.data["jwt_secret"] is None) == (url is None):
             raise ValueError("set either this or JWT_SECRET (at least 32 characters), and not both")
         return url
 
 
 class BadToken(Exception):
-    """The token proves nothing; the message says why, without repeating it."""
+    """The token is not valid. The message says why, without the token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Identity:
 
 class Keys(Protocol):
     async def decode(self, token: str, audience: str) -> dict[str, Any]:
-        """The claims, or an exception of PyJWT's."""
+        """Returns the claims, or raises an exception of PyJWT."""
 
 
 class TokenVerifier:
@@ -92,7 +93,7 @@ class SharedSecret:
 
 
 class KeySet:
-    """The keys behind a JWKS URL: kept while fresh, fetched again when a token names one that is not there."""
+    """The keys of a JWKS URL: cached, and fetched again when a token names an unknown key."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -117,9 +118,9 @@ class KeySet:
         return self._keys.get(name)
 
     async def _fetch(self) -> None:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         async with self._fetching:
-            if self._fetched > asked:  # somebody else did while we waited
+            if self._fetched > requested_at:  # another task fetched them meanwhile
                 return
             try:
                 async with httpx.AsyncClient(timeout=5.0) as http:
@@ -128,9 +129,9 @@ class KeySet:
                     keys = jwt.PyJWKSet.from_dict(answer.json()).keys
                 self._keys = {key.key_id: key for key in keys if key.public_key_use in (None, "sig")}
             except (httpx.HTTPError, ValueError, jwt.PyJWTError) as error:
-                # The keys that we have stay good: who issues tokens may be away for a while.
+                # The cached keys stay valid while the issuer is unavailable.
                 log.warning("keys_not_fetched", error=describe(error))
-            # After a failure too, so that a flood of unknown keys asks once in a while and not once each.
+            # After a failure too, so that a flood of tokens with unknown keys does not cause a fetch for each.
             self._fetched = time.monotonic()
 
 
@@ -155,5 +156,5 @@ def _identity(claims: dict[str, Any]) -> Identity:
     try:
         expires_at = datetime.fromtimestamp(int(claims["exp"]), UTC)
     except (OverflowError, OSError, ValueError):
-        raise BadToken("the token's exp is beyond all calendars") from None
+        raise BadToken("the token's exp is out of range") from None
     return Identity(UserType(claims["user_type"]), int(subject), expires_at, claims.get("jti"))

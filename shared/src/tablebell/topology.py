@@ -1,8 +1,7 @@
-"""The exchanges and queues, declared by whoever needs them: declaring again what is there changes nothing.
+"""The exchanges and queues. Each service declares what it uses; a repeated declaration changes nothing.
 
-A listener's queue has a single active consumer: whatever the number of replicas, one of them reads it, in order, and
-another takes over when that one is gone. Each queue gets every event; who is told of what is decided in one place, by
-the listener.
+A listener's queue has a single active consumer: one replica reads it, in order, and another takes over when that one is
+gone. Each queue gets every event; the listener decides which of them notify its audience.
 """
 
 from aio_pika import ExchangeType
@@ -19,7 +18,7 @@ EVENT_BINDINGS = ("reservation.#", "notification.#")
 
 
 async def declare_events(channel: AbstractChannel) -> None:
-    """`event-stream`, its four queues, and where the dead go."""
+    """Declare `event-stream`, its four queues, and the dead queue."""
     await channel.declare_queue(DEAD_QUEUE, durable=True, arguments={"x-queue-type": "quorum"})
     exchange = await channel.declare_exchange(EVENT_EXCHANGE, ExchangeType.TOPIC, durable=True)
     for name in EVENT_QUEUES.values():
@@ -29,8 +28,8 @@ async def declare_events(channel: AbstractChannel) -> None:
             arguments={
                 "x-queue-type": "quorum",
                 "x-single-active-consumer": True,
-                # In effect none: what a killed consumer held counts as delivered, guilty or not, and a broker that
-                # gives up on a message says nothing to anyone. What cannot be handled is buried by the consumer.
+                # In effect unlimited: every unacked message of a killed consumer counts as a delivery, and the broker
+                # drops a message at the limit silently. The consumer itself buries poison messages.
                 "x-delivery-limit": 1_000_000,
             },
         )
@@ -39,5 +38,5 @@ async def declare_events(channel: AbstractChannel) -> None:
 
 
 async def declare_live(channel: AbstractChannel) -> None:
-    """`notification.websocket`: every gateway gets every frame and knows whose sockets it has."""
+    """Declare `notification.websocket`: every gateway gets every frame and selects those for its sockets."""
     await channel.declare_exchange(LIVE_EXCHANGE, ExchangeType.FANOUT, durable=True)

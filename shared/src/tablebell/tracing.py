@@ -1,10 +1,10 @@
-"""Traces for OpenTelemetry: a span wherever work enters, passes a level or leaves. Off unless told where to send them.
+"""OpenTelemetry traces: a span where work enters, passes a level or leaves. Off without a collector's URL.
 
-A row and a message carry the span that wrote them as their traceparent. What is done for one of them is a child of that
-span, so that one trace goes from the request to the provider's answer, across the outboxes. What is done for many at
-once is a span of its own, with a link to each.
+A row or message carries the span that wrote it as its traceparent. The span of its processing is a child of that span,
+so that one trace reaches from the request to the provider's answer, across the outboxes. The processing of a batch is a
+span of its own with a link to each item.
 
-Off, every function here returns at once and changes nothing.
+When tracing is off, every function here returns at once and changes nothing.
 """
 
 import copy
@@ -23,9 +23,9 @@ from tablebell.correlation import TRACEPARENT, Correlation, correlated
 __all__ = ["SpanKind", "annotate", "configure_tracing", "handling", "link", "publishing", "spanned", "traced"]
 
 EXPORT_SECONDS = 3.0
-"""How long the collector may take: a service that stops must not wait for it."""
+"""The timeout of an export, so that a service that stops does not wait for the collector."""
 MOST_LINKS = 5_000
-"""As many as the largest batch has rows."""
+"""The number of rows in the largest batch."""
 
 Headers = Mapping[str, Any]
 
@@ -39,19 +39,19 @@ _switch = _Switch()
 
 
 def configure_tracing(service: str, endpoint: str) -> None:
-    """Trace, and send it to the collector at this base URL; without one nothing is loaded and nothing is traced.
+    """Send traces to the collector at this base URL. Without a URL nothing is loaded and nothing is traced.
 
-    What is not sent yet when the process ends is sent then.
+    Pending spans are sent when the process ends.
     """
     if not endpoint:
         return
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - only if wanted
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - only if tracing is on
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
     from opentelemetry.sdk.trace import SpanLimits, TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
     exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=EXPORT_SECONDS)
-    # Not the global provider: libraries that look for it would add spans of their own.
+    # Not the global provider: libraries would add spans to it.
     provider = TracerProvider(
         resource=Resource.create({"service.name": service}), span_limits=SpanLimits(max_links=MOST_LINKS)
     )
@@ -60,47 +60,47 @@ def configure_tracing(service: str, endpoint: str) -> None:
 
 
 def traced(
-    correlation: Correlation, name: str, came_with: Headers, kind: SpanKind = SpanKind.INTERNAL
+    correlation: Correlation, name: str, parent: Headers, kind: SpanKind = SpanKind.INTERNAL
 ) -> AbstractContextManager[Correlation]:
-    """`correlated`, as a span: child of the span that `came_with` names, or the first of its trace if it names none."""
+    """`correlated` within a span: a child of the span in `parent`, or the root of a new trace if it names none."""
     if _switch.tracer is None:
         return correlated(correlation)
-    return _traced(_switch.tracer, correlation, name, came_with, kind)
+    return _traced(_switch.tracer, correlation, name, parent, kind)
 
 
 def spanned(
-    name: str, came_with: Headers | None = None, kind: SpanKind = SpanKind.INTERNAL
+    name: str, parent: Headers | None = None, kind: SpanKind = SpanKind.INTERNAL
 ) -> AbstractContextManager[object]:
-    """A span where there is nothing to correlate; child of the current one if it came with nothing."""
+    """A span without a correlation: a child of the span in `parent`, or of the current span if `parent` is None."""
     if _switch.tracer is None:
         return nullcontext()
-    context = None if came_with is None else _context(came_with)
+    context = None if parent is None else _context(parent)
     return _switch.tracer.start_as_current_span(name, context=context, kind=kind)
 
 
 def publishing(exchange: str, properties: Basic.Properties) -> AbstractContextManager[Basic.Properties]:
-    """The properties to publish with: their traceparent is the span in which it is done."""
+    """A span around a publish. Yields the properties with that span as their traceparent."""
     if _switch.tracer is None:
         return nullcontext(properties)
     return _publishing(_switch.tracer, exchange, properties)
 
 
 def handling(queue: str, batch: Sequence[Headers]) -> AbstractContextManager[Sequence[Headers] | None]:
-    """A span for the batch, and one for each message in that message's trace: the headers that name it, None if off."""
+    """A span for the batch and one per message, in the message's trace. Yields headers with these spans, or None."""
     if _switch.tracer is None:
         return nullcontext()
     return _handling(_switch.tracer, f"handle {queue}", batch)
 
 
 def link(rows: Iterable[Headers]) -> None:
-    """The current span is about these too."""
+    """Link the current span to the spans of these rows."""
     if _switch.tracer is not None:
         for context in filter(None, map(_parse, rows)):
             trace.get_current_span().add_link(context)
 
 
 def annotate(*, name: str | None = None, failed: bool = False, **attributes: str | float) -> None:
-    """What is known of the current span only at its end."""
+    """Complete the current span with what is known only at its end."""
     if _switch.tracer is None:
         return
     span = trace.get_current_span()
@@ -113,11 +113,11 @@ def annotate(*, name: str | None = None, failed: bool = False, **attributes: str
 
 @contextmanager
 def _traced(
-    tracer: Tracer, correlation: Correlation, name: str, came_with: Headers, kind: SpanKind
+    tracer: Tracer, correlation: Correlation, name: str, parent: Headers, kind: SpanKind
 ) -> Iterator[Correlation]:
     attributes = {"correlation_id": correlation.correlation_id}
     with (
-        tracer.start_as_current_span(name, context=_context(came_with), kind=kind, attributes=attributes) as span,
+        tracer.start_as_current_span(name, context=_context(parent), kind=kind, attributes=attributes) as span,
         correlated(replace(correlation, traceparent=_format(span))) as own,
     ):
         yield own
@@ -132,7 +132,7 @@ def _publishing(tracer: Tracer, exchange: str, properties: Basic.Properties) -> 
     context = _context(headers) if "traceparent" in headers else None
     name = f"publish {properties.message_type or exchange}"
     with tracer.start_as_current_span(name, context=context, kind=SpanKind.PRODUCER, attributes=attributes) as span:
-        own = copy.copy(properties)  # the caller may use the same ones for every message
+        own = copy.copy(properties)  # the caller may share one object between messages
         own.headers = {**headers, "traceparent": _format(span)}
         yield own
 
@@ -142,8 +142,8 @@ def _handling(tracer: Tracer, name: str, batch: Sequence[Headers]) -> Iterator[S
     links = [Link(context) for context in map(_parse, batch) if context is not None]
     with tracer.start_as_current_span(
         f"{name}, batch", Context(), SpanKind.CONSUMER, {"messaging.batch.message_count": len(batch)}, links
-    ) as whole:
-        back = [Link(whole.get_span_context())]
+    ) as batch_span:
+        back = [Link(batch_span.get_span_context())]
         spans = [tracer.start_span(name, _context(headers), SpanKind.CONSUMER, links=back) for headers in batch]
         try:
             yield [{**headers, "traceparent": _format(span)} for headers, span in zip(batch, spans, strict=True)]
@@ -153,7 +153,7 @@ def _handling(tracer: Tracer, name: str, batch: Sequence[Headers]) -> Iterator[S
 
 
 def _context(headers: Headers) -> Context:
-    """In which a span is the child of the one that the headers name; without one, the first of a new trace."""
+    """The context in which a new span is a child of the span in the headers, or the root of a new trace."""
     parent = _parse(headers)
     return Context() if parent is None else trace.set_span_in_context(NonRecordingSpan(parent), Context())
 

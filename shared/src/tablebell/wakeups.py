@@ -1,8 +1,7 @@
-"""Wake-ups: work is announced when it has been committed, so that nobody waits for a timer.
+"""Wake-ups: committed work is announced by NOTIFY, so that workers need not wait for their poll.
 
-An announcement is a hint, never the truth: it may be lost, doubled or late, and the poll finds the work all the same.
-It is sent after the commit, in a transaction of its own: a NOTIFY inside the business transaction would make commits
-queue behind each other.
+An announcement is only a hint. It may be lost, duplicated or late, and the poll finds the work in any case. It is sent
+after the commit in its own transaction: a NOTIFY inside the business transaction serialises commits.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ RECONNECT_SECONDS = 1.0
 
 
 class Wakeup:
-    """Where a loop waits; who has work for it calls `now`."""
+    """An event that a loop waits for. `now` wakes the loop."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -33,7 +32,7 @@ class Wakeup:
         self._event.set()
 
     async def wait(self, seconds: float, stop: Stop) -> bool:
-        """True when woken, False when the time is over or at a stop. A wake-up that came before the wait counts."""
+        """Returns True if woken, False after `seconds` or at a stop. A wake-up before the call counts."""
         woken = asyncio.ensure_future(self._event.wait())
         stopped = asyncio.ensure_future(stop.wait())
         try:
@@ -47,7 +46,7 @@ class Wakeup:
 
 
 class WakeupSender:
-    """Tells listeners that a channel has new work. The first call goes out at once, a burst after it as one."""
+    """Announces new work on a channel. The first announcement is sent at once, a burst after it as one."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -55,7 +54,7 @@ class WakeupSender:
         self._sending: asyncio.Task[None] | None = None
 
     def announce(self, channel: str) -> None:
-        """Call it after the commit. Never waits and never fails: the poll is the safety net."""
+        """Call it after the commit. It never waits and never fails: the poll is the safety net."""
         self._due.add(channel)
         if self._sending is None:
             self._sending = asyncio.create_task(self._send(), name="announce")
@@ -72,22 +71,22 @@ class WakeupSender:
             self._sending = None
 
     async def close(self) -> None:
-        """Let what has been announced go out."""
+        """Wait until pending announcements are sent."""
         if self._sending is not None:
             await asyncio.wait({self._sending}, timeout=1.0)
 
 
 @asynccontextmanager
 async def open_wakeup_sender(pool: Pool) -> AsyncIterator[WakeupSender]:
-    announcer = WakeupSender(pool)
+    sender = WakeupSender(pool)
     try:
-        yield announcer
+        yield sender
     finally:
-        await announcer.close()
+        await sender.close()
 
 
 class WakeupListener:
-    """One connection that listens for all loops of a process, and comes back by itself when it is lost."""
+    """One connection that listens for all loops of a process, and reconnects when it is lost."""
 
     def __init__(self, url: SecretStr, service: str) -> None:
         self._url = url
@@ -96,7 +95,7 @@ class WakeupListener:
         self.connected = False
 
     def subscribe(self, channel: str) -> Wakeup:
-        """Before `run`: what wakes up when `channel` is announced."""
+        """Returns a Wakeup for announcements on `channel`. Call it before `run`."""
         wakeup = Wakeup()
         self._wakeups.setdefault(channel, []).append(wakeup)
         return wakeup
@@ -119,7 +118,7 @@ class WakeupListener:
             for channel in self._wakeups:
                 await connection.add_listener(channel, self._on_notify)
             self.connected = True
-            self._wake_all()  # what was announced while we were away
+            self._wake_all()  # announcements may have been missed while it was disconnected
             await _either(lost, stop)
         finally:
             with contextlib.suppress(*OUTAGES):

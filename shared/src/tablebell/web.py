@@ -1,4 +1,4 @@
-"""The HTTP side that all services share: health and metrics, served inside the service's own event loop."""
+"""The HTTP endpoints of every service: health and metrics, served in the service's event loop."""
 
 import asyncio
 import socket
@@ -23,18 +23,18 @@ Refresh = Callable[[], Awaitable[None]]
 
 
 def mount_health(app: FastAPI, health: Health, refresh: Refresh | None = None) -> None:
-    """Add /health/live, /health/ready and /metrics. They need no token: keep the port inside.
+    """Add /health/live, /health/ready and /metrics. They need no token: do not expose the port publicly.
 
-    `refresh` brings gauges up to date that cost a query: it runs at a scrape, so that nobody asks when nobody looks.
+    `refresh` updates the gauges that need a query. It runs only at a scrape.
     """
 
     async def live(_: Request) -> Response:
         return JSONResponse({"status": "live"})
 
     async def ready(_: Request) -> Response:
-        complaints = await health.report()
-        if complaints:
-            return JSONResponse({"status": "not ready", "because": complaints}, status_code=503)
+        failures = await health.report()
+        if failures:
+            return JSONResponse({"status": "not ready", "because": failures}, status_code=503)
         return JSONResponse({"status": "ready"})
 
     async def metrics(_: Request) -> Response:
@@ -43,7 +43,7 @@ def mount_health(app: FastAPI, health: Health, refresh: Refresh | None = None) -
             try:
                 async with asyncio.timeout(CHECK_SECONDS):
                     await refresh()
-            except OUTAGES as outage:  # the other metrics are needed most when something is away
+            except OUTAGES as outage:  # the other metrics matter most during an outage
                 log.warning("metrics_not_refreshed", error=describe(outage))
         return Response(generate_latest(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -53,18 +53,18 @@ def mount_health(app: FastAPI, health: Health, refresh: Refresh | None = None) -
 
 
 def health_app(service: str, health: Health, refresh: Refresh | None = None) -> FastAPI:
-    """The whole HTTP side of a service that has no API of its own."""
+    """The HTTP application of a service without an API of its own."""
     app = FastAPI(title=service, docs_url=None, redoc_url=None, openapi_url=None)
     mount_health(app, health, refresh)
     return app
 
 
 class PortTaken(Exception):
-    """Another program listens where this service should."""
+    """The port of this service is in use."""
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn, told when to stop by us: the process's signals belong to `lifecycle.run`."""
+    """Uvicorn without signal handlers: `lifecycle.run` handles the signals of the process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -72,18 +72,18 @@ class _Server(uvicorn.Server):
 
 
 async def serve(app: ASGIApp, host: str, port: int, stop: Stop) -> None:
-    """Answer until a stop is asked for, then finish the requests that have begun."""
+    """Serve until a stop is requested, then finish the requests in progress."""
     listening = bind(host, port)
     config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="off")
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
-    asked = asyncio.create_task(stop.wait(), name="http-stop")
+    stop_waiter = asyncio.create_task(stop.wait(), name="http-stop")
     try:
-        await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({serving, stop_waiter}, return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
         await serving
     finally:
-        asked.cancel()
+        stop_waiter.cancel()
         listening.close()
 
 

@@ -1,10 +1,12 @@
-"""What differs between the levels, for tests that hold on all of them."""
+"""What differs between the levels, for tests that hold on several of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from tablebell.outbox import Level
+from tablebell.postgres import Pool
 
 ALL_PARTITIONS = list(range(16))
 LEASE = timedelta(seconds=30)
@@ -17,6 +19,32 @@ SCOPES: Mapping[Level, Any] = {
 DUE_COLUMN = {Level.EVENT: "available_at", Level.NOTIFICATION: "available_at", Level.CHANNEL_SEND: "next_attempt_at"}
 ATTEMPTS_COLUMN = {Level.EVENT: "retry_count", Level.NOTIFICATION: "retry_count", Level.CHANNEL_SEND: "attempt_count"}
 DONE_COLUMN = {Level.EVENT: "published_at", Level.NOTIFICATION: "published_at", Level.CHANNEL_SEND: "updated_at"}
+
+QUEUE_STATUSES = {
+    "PUBLISHED": "status = 'PUBLISHED', published_at = now()",
+    "DEAD": "status = 'DEAD', retry_count = 5, last_error = 'boom'",
+}
+STATUSES: Mapping[Level, Mapping[str, str]] = {
+    Level.EVENT: QUEUE_STATUSES,
+    Level.NOTIFICATION: QUEUE_STATUSES,
+    Level.CHANNEL_SEND: {
+        "PUBLISHED": "is_sent = true, outcome = 'SENT', sent_at = now(), updated_at = now()",
+        "DEAD": "is_sent = false, outcome = 'EXHAUSTED', attempt_count = 5, last_error = 'boom', updated_at = now()",
+    },
+}
+
+
+async def set_status(pool: Pool, level: Level, ids: Sequence[int], status: str) -> None:
+    """Write the columns that a row has in this status."""
+    await pool.execute(f"UPDATE {level} SET {STATUSES[level][status]} WHERE id = ANY ($1)", ids)
+
+
+async def set_lease(pool: Pool, level: Level, ids: Sequence[int], token: UUID, lease: timedelta = LEASE) -> None:
+    """Lease open rows as a claim does."""
+    status = "" if level is Level.CHANNEL_SEND else "status = 'PROCESSING',"
+    await pool.execute(
+        f"UPDATE {level} SET {status} lease_token = $2, lease_until = now() + $3 WHERE id = ANY ($1)", ids, token, lease
+    )
 
 
 def new_row(level: Level, number: int, **columns: Any) -> dict[str, Any]:

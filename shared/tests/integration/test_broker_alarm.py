@@ -1,4 +1,4 @@
-"""RabbitMQ with a memory alarm: it takes no messages, and says so only to connections that have published."""
+"""RabbitMQ with a memory alarm: it accepts no messages, and blocks only connections that have published."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ WINDOW = 100
 pytestmark = pytest.mark.timeout(90)
 
 
-async def test_a_connection_for_publishing_knows_of_an_alarm_before_it_has_anything_to_publish(
+async def test_a_publishing_connection_detects_an_alarm_before_its_first_message(
     servers: Servers, amqp_url: SecretStr
 ) -> None:
     async with open_broker(amqp_url, "test", for_publishing=True) as broker:
@@ -39,7 +39,7 @@ async def test_a_connection_for_publishing_knows_of_an_alarm_before_it_has_anyth
         await publisher.close()
 
 
-async def test_what_is_published_again_and_again_during_an_alarm_arrives_at_most_a_window_too_often(
+async def test_repeated_publishing_during_an_alarm_duplicates_at_most_one_window(
     servers: Servers, broker: Broker, amqp_url: SecretStr
 ) -> None:
     messages = numbered(5 * WINDOW)
@@ -47,7 +47,7 @@ async def test_what_is_published_again_and_again_during_an_alarm_arrives_at_most
         await eventually(lambda: publishing.connected)
         publisher = Publisher(publishing, declare_events, confirm_seconds=0.5, window=WINDOW)
         assert await publisher.publish(message(b"before")) == Confirmed()
-        # The alarm comes in the middle of a stream: something is on its way whenever it comes.
+        # The alarm starts during a stream of messages, so that some are in flight.
         streaming = asyncio.create_task(stream(publisher))
         async with servers.alarm():
             await eventually(lambda: publishing.blocked)
@@ -64,7 +64,7 @@ async def test_what_is_published_again_and_again_during_an_alarm_arrives_at_most
 
 
 async def stream(publisher: Publisher) -> int:
-    """Publish until something is not confirmed; how much was."""
+    """Publish until a message is not confirmed; returns the number of confirmed ones."""
     confirmed = 0
     while True:
         outcomes = await publisher.publish_all(numbered(WINDOW, start=10_000))
@@ -73,10 +73,10 @@ async def stream(publisher: Publisher) -> int:
             return confirmed
 
 
-async def test_a_confirm_that_does_not_come_in_time_takes_what_is_not_written_with_it(
+async def test_a_confirm_timeout_discards_unwritten_messages(
     servers: Servers, broker: Broker, amqp_url: SecretStr
 ) -> None:
-    """Without a probe the connection learns of the alarm by its first message."""
+    """Without a probe the connection detects the alarm by its first message."""
     async with open_broker(amqp_url, "test") as plain:
         publisher = Publisher(plain, declare_events, confirm_seconds=0.3, window=WINDOW)
         await eventually(lambda: plain.connected)
@@ -91,16 +91,16 @@ async def test_a_confirm_that_does_not_come_in_time_takes_what_is_not_written_wi
 async def test_only_a_window_is_written_before_the_first_confirm(broker: Broker) -> None:
     publisher = Publisher(broker, declare_events, confirm_seconds=10, window=WINDOW)
     assert await publisher.publish(message(b"opens the channel")) == Confirmed()
-    outflow = publisher._outflow
-    assert outflow is not None
+    channel = publisher._channel
+    assert channel is not None
     publishing = asyncio.gather(*map(publisher.publish, numbered(1000)))
     most = 0
     while not publishing.done():
-        most = max(most, outflow._unconfirmed)
+        most = max(most, channel._unconfirmed)
         await asyncio.sleep(0)
     assert await publishing == [Confirmed()] * 1000
     assert 0 < most <= WINDOW
-    assert outflow._unconfirmed == 0
+    assert channel._unconfirmed == 0
     await publisher.close()
 
 
@@ -142,7 +142,7 @@ async def is_buried(broker: Broker) -> bool:
     return await depth(broker, DEAD_QUEUE) == 1
 
 
-async def test_what_cannot_be_buried_during_an_alarm_is_not_lost_with_its_consumer(
+async def test_poison_that_cannot_be_buried_during_an_alarm_survives_its_consumer(
     servers: Servers, broker: Broker, amqp_url: SecretStr
 ) -> None:
     publisher = Publisher(broker, declare_events)

@@ -1,20 +1,19 @@
-"""A claim reads the open rows by their partial index, whatever the history holds."""
+"""A claim reads open rows by their partial index, whatever the size of the history."""
 
 from datetime import timedelta
 from uuid import uuid4
 
 import pytest
 
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, START, Level, Outbox
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, START, Level, OutboxQueue, OutboxTable
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database, plan
+from tablebell.testing import Database, append_rows, plan
 
-from .levels import LEASE, SCOPES, new_row
+from .levels import ALL_PARTITIONS, LEASE, new_row, set_status
 
 CLAIM_INDEXES = {
     Level.EVENT: {"event_outbox_claim", "event_outbox_order", "event_outbox_pkey"},
     Level.NOTIFICATION: {"notification_outbox_claim", "notification_outbox_pkey"},
-    Level.CHANNEL_SEND: {"notification_channel_send_claim", "notification_channel_send_pkey"},
 }
 PURGE_INDEXES = {
     Level.EVENT: "event_outbox_done",
@@ -24,53 +23,49 @@ PURGE_INDEXES = {
 HISTORY = 20_000
 
 
-@pytest.fixture(params=list(Level), ids=str)
-async def outbox(request: pytest.FixtureRequest, pool: Pool) -> Outbox:
-    """With a long history, a few open rows, and the statistics that an autovacuum would have gathered."""
-    outbox = Outbox(request.param)
-    await outbox.append(pool, [new_row(outbox.level, n) for n in range(1, HISTORY + 1)])
-    done = {
-        Level.EVENT: "status = 'PUBLISHED', published_at = now()",
-        Level.NOTIFICATION: "status = 'PUBLISHED', published_at = now()",
-        Level.CHANNEL_SEND: "is_sent = true, outcome = 'SENT', sent_at = now()",
-    }
-    await pool.execute(f"UPDATE {outbox.level} SET {done[outbox.level]}")
-    await outbox.append(pool, [new_row(outbox.level, HISTORY + n) for n in range(1, 101)])
-    await pool.execute(f"VACUUM ANALYZE {outbox.level}")
-    return outbox
+async def fill(pool: Pool, level: Level) -> None:
+    """Write a long history and a few open rows, with the statistics that autovacuum gathers."""
+    done = await append_rows(pool, level, [new_row(level, n) for n in range(1, HISTORY + 1)])
+    await set_status(pool, level, done, "PUBLISHED")
+    await append_rows(pool, level, [new_row(level, HISTORY + n) for n in range(1, 101)])
+    await pool.execute(f"VACUUM ANALYZE {level}")
 
 
-async def test_a_claim_stays_on_its_indexes(outbox: Outbox, pool: Pool) -> None:
-    scope = SCOPES[outbox.level]
-    nodes = await plan(pool, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
-    on_the_table = [node for node in nodes if node.get("Relation Name") == outbox.level and "Scan" in node["Node Type"]]
+@pytest.fixture(params=[OutboxQueue(Level.EVENT), OutboxQueue(Level.NOTIFICATION)], ids=lambda queue: str(queue.level))
+async def queue(request: pytest.FixtureRequest, pool: Pool) -> OutboxQueue:
+    queue: OutboxQueue = request.param
+    await fill(pool, queue.level)
+    return queue
+
+
+async def test_a_claim_stays_on_its_indexes(queue: OutboxQueue, pool: Pool) -> None:
+    nodes = await plan(pool, queue.sql["claim"], ALL_PARTITIONS, 50, uuid4(), LEASE, START.due, START.id)
+    on_the_table = [node for node in nodes if node.get("Relation Name") == queue.level and "Scan" in node["Node Type"]]
     assert on_the_table, "the plan has no scan of the outbox: the test looks at the wrong thing"
     assert {node["Node Type"] for node in on_the_table} <= {"Index Scan", "Index Only Scan", "Bitmap Heap Scan"}
     used = {node["Index Name"] for node in nodes if "Index Name" in node}
-    assert used <= CLAIM_INDEXES[outbox.level]
+    assert used <= CLAIM_INDEXES[queue.level]
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 
 
-async def test_a_claim_from_a_backlog_that_nobody_expected_stops_after_its_limit(
-    outbox: Outbox, database: Database, pool: Pool
+async def test_a_claim_from_an_unexpected_backlog_stops_at_its_limit(
+    queue: OutboxQueue, database: Database, pool: Pool
 ) -> None:
-    """The statistics know of a hundred open rows; there are fifty times as many."""
-    await outbox.append(pool, [new_row(outbox.level, HISTORY + 100 + n) for n in range(1, 5001)])
+    """The statistics show a hundred open rows; there are fifty times as many."""
+    await append_rows(pool, queue.level, [new_row(queue.level, HISTORY + 100 + n) for n in range(1, 5001)])
     async with open_pool(database.url, "test", 1, CLAIM_PLANNER_SETTINGS) as claiming:
-        scope = SCOPES[outbox.level]
-        nodes = await plan(claiming, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
-    on_the_table = [node for node in nodes if node.get("Relation Name") == outbox.level and "Scan" in node["Node Type"]]
+        nodes = await plan(claiming, queue.sql["claim"], ALL_PARTITIONS, 50, uuid4(), LEASE, START.due, START.id)
+    on_the_table = [node for node in nodes if node.get("Relation Name") == queue.level and "Scan" in node["Node Type"]]
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 
 
 async def test_a_claim_reads_no_more_of_an_aggregate_than_it_can_lease(database: Database, pool: Pool) -> None:
-    """Thousands of one version, as from somebody who reads all of their notifications."""
-    outbox = Outbox(Level.EVENT)
-    await outbox.append(pool, [new_row(Level.EVENT, 1) for _ in range(5000)])
+    """Thousands of events of one version: a user marks a whole inbox as read."""
+    queue = OutboxQueue(Level.EVENT)
+    await append_rows(pool, Level.EVENT, [new_row(Level.EVENT, 1) for _ in range(5000)])
     await pool.execute("VACUUM ANALYZE event_outbox")
     async with open_pool(database.url, "test", 1, CLAIM_PLANNER_SETTINGS) as claiming:
-        scope = SCOPES[Level.EVENT]
-        nodes = await plan(claiming, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
+        nodes = await plan(claiming, queue.sql["claim"], ALL_PARTITIONS, 50, uuid4(), LEASE, START.due, START.id)
     on_the_table = [
         node for node in nodes if node.get("Relation Name") == "event_outbox" and "Scan" in node["Node Type"]
     ]
@@ -78,14 +73,15 @@ async def test_a_claim_reads_no_more_of_an_aggregate_than_it_can_lease(database:
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in on_the_table) <= 300
 
 
-async def test_the_sweep_position_is_an_index_condition(outbox: Outbox, pool: Pool) -> None:
-    scope = SCOPES[outbox.level]
-    nodes = await plan(pool, outbox.sql["claim"], scope, 50, uuid4(), LEASE, START.due, START.id)
+async def test_the_position_is_an_index_condition(queue: OutboxQueue, pool: Pool) -> None:
+    nodes = await plan(pool, queue.sql["claim"], ALL_PARTITIONS, 50, uuid4(), LEASE, START.due, START.id)
     conditions = [node.get("Index Cond", "") for node in nodes if node.get("Index Name", "").endswith("_claim")]
     assert any("ROW(" in condition for condition in conditions), conditions
 
 
-async def test_a_purge_stays_on_its_index(outbox: Outbox, pool: Pool) -> None:
-    nodes = await plan(pool, outbox.sql["purge"], timedelta(days=7), 1000)
-    assert PURGE_INDEXES[outbox.level] in {node.get("Index Name") for node in nodes}
+@pytest.mark.parametrize("level", list(Level))
+async def test_a_purge_stays_on_its_index(level: Level, pool: Pool) -> None:
+    await fill(pool, level)
+    nodes = await plan(pool, OutboxTable(level).sql["purge"], timedelta(days=7), 1000)
+    assert PURGE_INDEXES[level] in {node.get("Index Name") for node in nodes}
     assert "Seq Scan" not in {node["Node Type"] for node in nodes}

@@ -1,4 +1,4 @@
-"""A consumer is never deaf, never holds a batch for too long, and buries only what is wrong itself."""
+"""A consumer always resubscribes, never holds a batch for too long, and buries only poison messages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -9,7 +9,7 @@ from pydantic import BaseModel, SecretStr
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool
 from tablebell.rabbit import Broker, BrokerUnavailable, Consumer, Handled, HandlingResult, Publisher, ReceivedMessage
-from tablebell.rabbit.isolation import UNFORESEEN_LIMIT, Interrupted
+from tablebell.rabbit.isolation import UNEXPECTED_LIMIT, Interrupted
 from tablebell.testing import Servers, eventually
 from tablebell.topology import DEAD_QUEUE, declare_events
 
@@ -70,17 +70,15 @@ async def test_after_all_queues_are_deleted_the_next_message_but_one_is_routed_a
     assert [type(outcome).__name__ for outcome in outcomes] == ["Rejected", "Confirmed"]
 
 
-async def test_a_batch_that_cannot_be_handled_is_given_back_and_comes_again(
-    broker: Broker, publisher: Publisher
-) -> None:
+async def test_a_batch_that_cannot_be_handled_is_returned_and_redelivered(broker: Broker, publisher: Publisher) -> None:
     await publisher.publish_all(numbered(10))
     inbox, stop = Inbox(), Stop()
     inbox.fail_with = [ConnectionRefusedError("the database is away")] * 10_000
     holding = consumer(broker, inbox, batch_size=5, hold_seconds=0.5)
     running = asyncio.create_task(holding.run(stop))
-    await eventually(lambda: holding.trouble)
+    await eventually(lambda: holding.interruption)
     assert not await is_ready(holding)
-    # Another consumer waits behind it: a queue has a single active consumer.
+    # Another consumer is waiting: a queue has a single active consumer.
     other, other_stop = Inbox(), Stop()
     takes_over = asyncio.create_task(consumer(broker, other, batch_size=5).run(other_stop))
     await eventually(lambda: len(other.bodies) == 10, within=5)
@@ -91,7 +89,7 @@ async def test_a_batch_that_cannot_be_handled_is_given_back_and_comes_again(
     assert await depth(broker, DEAD_QUEUE) == 0
 
 
-async def test_a_handler_that_hangs_is_given_up_in_time(broker: Broker, publisher: Publisher) -> None:
+async def test_a_hanging_handler_is_cancelled_in_time(broker: Broker, publisher: Publisher) -> None:
     await publisher.publish_all(numbered(3))
     calls = []
 
@@ -153,7 +151,7 @@ class Rows:
         return [Handled()] * len(batch)
 
 
-async def test_an_error_of_the_database_that_the_data_did_not_cause_is_waited_out(
+async def test_a_database_error_that_the_data_did_not_cause_is_waited_out(
     broker: Broker, publisher: Publisher, pool: Pool
 ) -> None:
     await pool.execute("CREATE TABLE lost (number smallint)")
@@ -161,8 +159,8 @@ async def test_an_error_of_the_database_that_the_data_did_not_cause_is_waited_ou
     stop = Stop()
     writing = Consumer(broker, QUEUE, DEAD_QUEUE, Rows(pool), declare_events)
     running = asyncio.create_task(writing.run(stop))
-    await eventually(lambda: writing.trouble)
-    with pytest.raises(Interrupted, match="held up: Interrupted: UndefinedTableError"):
+    await eventually(lambda: writing.interruption)
+    with pytest.raises(Interrupted, match="held up: StatementRefused: UndefinedTableError"):
         await writing.check()
     await asyncio.sleep(1)
     assert await depth(broker, DEAD_QUEUE) == 0
@@ -173,11 +171,11 @@ async def test_an_error_of_the_database_that_the_data_did_not_cause_is_waited_ou
     await running
 
 
-async def test_what_is_not_valid_or_breaks_a_constraint_is_buried_without_a_limit(
+async def test_invalid_messages_and_constraint_violations_are_buried_without_a_limit(
     broker: Broker, publisher: Publisher, pool: Pool
 ) -> None:
     await pool.execute("CREATE TABLE kept (number smallint CHECK (number <> 13))")
-    bad = [b"13", b"100000", b'"not a number"'] * (UNFORESEEN_LIMIT + 1)
+    bad = [b"13", b"100000", b'"not a number"'] * (UNEXPECTED_LIMIT + 1)
     await publisher.publish_all([message(b"1"), *map(message, bad), message(b"2")])
     stop = Stop()
     writing = Consumer(broker, QUEUE, DEAD_QUEUE, Rows(pool), declare_events, linger_seconds=0.05)
@@ -189,7 +187,7 @@ async def test_what_is_not_valid_or_breaks_a_constraint_is_buried_without_a_limi
     await running
 
 
-async def test_errors_that_nobody_foresaw_bury_a_few_messages_and_then_hold_up_the_queue(
+async def test_unexpected_errors_bury_a_few_messages_and_then_interrupt_the_queue(
     broker: Broker, publisher: Publisher
 ) -> None:
     """A faulty release: every message raises."""
@@ -198,10 +196,10 @@ async def test_errors_that_nobody_foresaw_bury_a_few_messages_and_then_hold_up_t
     await publisher.publish_all(numbered(300))
     listening = consumer(broker, inbox)
     running = asyncio.create_task(listening.run(stop))
-    await eventually(lambda: listening.trouble)
+    await eventually(lambda: listening.interruption)
     await asyncio.sleep(1)
-    assert await depth(broker, DEAD_QUEUE) <= UNFORESEEN_LIMIT
-    assert "messages in a row failed, now by KeyError: 'faulty release'" in (listening.trouble or "")
+    assert await depth(broker, DEAD_QUEUE) <= UNEXPECTED_LIMIT
+    assert "messages in a row failed, now by KeyError: 'faulty release'" in (listening.interruption or "")
     inbox.fail_with = []
     buried = await depth(broker, DEAD_QUEUE)
     await eventually(lambda: len(inbox.bodies) == 300 - buried)
@@ -210,17 +208,17 @@ async def test_errors_that_nobody_foresaw_bury_a_few_messages_and_then_hold_up_t
     await running
 
 
-async def test_an_error_of_one_message_among_good_ones_buries_that_message_however_many_there_are(
+async def test_a_failing_message_among_valid_ones_is_buried_however_many_there_are(
     broker: Broker, publisher: Publisher
 ) -> None:
-    pairs = [message(body) for n in range(2 * UNFORESEEN_LIMIT) for body in (str(n).encode(), b"crash")]
+    pairs = [message(body) for n in range(2 * UNEXPECTED_LIMIT) for body in (str(n).encode(), b"crash")]
     await publisher.publish_all(pairs)
     inbox, stop = Inbox(), Stop()
     running = asyncio.create_task(consumer(broker, inbox).run(stop))
-    await eventually(lambda: is_depth(broker, DEAD_QUEUE, 2 * UNFORESEEN_LIMIT))
+    await eventually(lambda: is_depth(broker, DEAD_QUEUE, 2 * UNEXPECTED_LIMIT))
     stop.request()
     await running
-    assert inbox.bodies == [str(n).encode() for n in range(2 * UNFORESEEN_LIMIT)]
+    assert inbox.bodies == [str(n).encode() for n in range(2 * UNEXPECTED_LIMIT)]
 
 
 async def is_depth(broker: Broker, queue: str, expected: int) -> bool:

@@ -1,4 +1,4 @@
-"""L0's own promise: the events of one aggregate are leased in the order of their version, whoever claims."""
+"""The order of L0: the events of one aggregate are leased by version, whichever worker claims."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 
-from tablebell.outbox import START, Failure, Level, Outbox
+from tablebell.outbox import START, Failure, Level, OutboxQueue
 from tablebell.postgres import Pool
+from tablebell.testing import append_rows
 
 from .levels import ALL_PARTITIONS, LEASE, new_row
 
-outbox = Outbox(Level.EVENT)
+outbox = OutboxQueue(Level.EVENT)
 
 
 def event(aggregate: int, version: int, **columns):
@@ -29,27 +30,27 @@ def versions(batch) -> list[tuple[int, int]]:
 
 
 async def test_a_batch_holds_an_aggregates_events_by_version_even_if_written_out_of_order(pool: Pool) -> None:
-    await outbox.append(pool, [event(1, 2), event(1, 1), event(1, 3)])
+    await append_rows(pool, Level.EVENT, [event(1, 2), event(1, 1), event(1, 3)])
     assert versions(await claim(pool)) == [(1, 1), (1, 2), (1, 3)]
 
 
-async def test_an_event_beyond_the_limit_keeps_its_followers_waiting(pool: Pool) -> None:
-    await outbox.append(pool, [event(1, 2), event(1, 1)])
+async def test_an_event_beyond_the_limit_blocks_its_successors(pool: Pool) -> None:
+    await append_rows(pool, Level.EVENT, [event(1, 2), event(1, 1)])
     assert versions(await claim(pool, limit=1)) == []
     assert versions(await claim(pool, limit=2)) == [(1, 1), (1, 2)]
 
 
-async def test_an_event_in_flight_holds_back_its_followers_and_nobody_else(pool: Pool) -> None:
-    await outbox.append(pool, [event(1, 1), event(2, 1)])
+async def test_an_event_in_flight_blocks_only_its_successors(pool: Pool) -> None:
+    await append_rows(pool, Level.EVENT, [event(1, 1), event(2, 1)])
     first = await claim(pool, limit=1)
-    await outbox.append(pool, [event(1, 2)])
+    await append_rows(pool, Level.EVENT, [event(1, 2)])
     assert versions(await claim(pool)) == [(2, 1)]
     await outbox.complete_if_leased(pool, [first.rows[0]["id"]], first.token)
     assert versions(await claim(pool)) == [(1, 2)]
 
 
-async def test_who_claims_again_with_its_token_is_given_what_follows_what_it_holds(pool: Pool) -> None:
-    await outbox.append(pool, [event(1, 1), event(1, 2), event(1, 3), event(2, 1)])
+async def test_claiming_with_the_same_token_returns_successors_of_leased_events(pool: Pool) -> None:
+    await append_rows(pool, Level.EVENT, [event(1, 1), event(1, 2), event(1, 3), event(2, 1)])
     first = await claim(pool, limit=1)
     assert versions(await claim(pool)) == [(2, 1)], "nobody else is"
     assert versions(await claim(pool, limit=1, token=first.token)) == [(1, 2)]
@@ -57,33 +58,33 @@ async def test_who_claims_again_with_its_token_is_given_what_follows_what_it_hol
     assert versions(await claim(pool, token=first.token)) == [(1, 3)], "version 2 is in flight and version 1 is done"
 
 
-async def test_a_token_whose_lease_is_over_holds_nothing(pool: Pool) -> None:
-    await outbox.append(pool, [event(1, 1), event(1, 2)])
+async def test_a_token_with_an_expired_lease_holds_nothing(pool: Pool) -> None:
+    await append_rows(pool, Level.EVENT, [event(1, 1), event(1, 2)])
     first = await claim(pool, limit=1, lease=timedelta(0))
     again = await claim(pool, token=first.token)
     assert versions(again) == [(1, 1), (1, 2)], "both anew, in order"
 
 
-async def test_a_failed_event_holds_back_its_followers_until_it_is_retried(pool: Pool) -> None:
-    (first,) = await outbox.append(pool, [event(1, 1)])
+async def test_a_failed_event_blocks_its_successors_until_it_is_retried(pool: Pool) -> None:
+    (first,) = await append_rows(pool, Level.EVENT, [event(1, 1)])
     batch = await claim(pool)
     await outbox.fail_if_leased(pool, [Failure(first, "no", timedelta(milliseconds=80))], batch.token, max_attempts=5)
-    await outbox.append(pool, [event(1, 2), event(2, 1)])
+    await append_rows(pool, Level.EVENT, [event(1, 2), event(2, 1)])
     assert versions(await claim(pool)) == [(2, 1)]
     await asyncio.sleep(0.1)
     assert versions(await claim(pool)) == [(1, 1), (1, 2)]
 
 
-async def test_an_event_put_back_by_an_outage_holds_back_its_followers_too(pool: Pool) -> None:
-    (first,) = await outbox.append(pool, [event(1, 1)])
+async def test_an_event_released_by_an_outage_blocks_its_successors(pool: Pool) -> None:
+    (first,) = await append_rows(pool, Level.EVENT, [event(1, 1)])
     batch = await claim(pool)
     await outbox.release_if_leased(pool, [Failure(first, "away", timedelta(hours=1))], batch.token)
-    await outbox.append(pool, [event(1, 2)])
+    await append_rows(pool, Level.EVENT, [event(1, 2)])
     assert versions(await claim(pool)) == []
 
 
-async def test_a_dead_event_lets_the_others_go_on(pool: Pool) -> None:
-    (first, _) = await outbox.append(pool, [event(1, 1), event(1, 2)])
+async def test_a_dead_event_blocks_nothing(pool: Pool) -> None:
+    (first, _) = await append_rows(pool, Level.EVENT, [event(1, 1), event(1, 2)])
     batch = await claim(pool)
     await outbox.bury_if_leased(pool, [Failure(first, "no", timedelta(0))], batch.token)
     rest = [row["id"] for row in batch.rows if row["id"] != first]
@@ -91,25 +92,25 @@ async def test_a_dead_event_lets_the_others_go_on(pool: Pool) -> None:
     assert versions(await claim(pool)) == [(1, 2)]
 
 
-async def test_a_planned_event_holds_back_nothing(pool: Pool) -> None:
+async def test_a_planned_event_blocks_nothing(pool: Pool) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    await outbox.append(pool, [event(1, 1, available_at=tomorrow, schedule_key="reminder-24h"), event(1, 2)])
+    await append_rows(pool, Level.EVENT, [event(1, 1, available_at=tomorrow, schedule_key="reminder-24h"), event(1, 2)])
     assert versions(await claim(pool)) == [(1, 2)]
 
 
 async def test_an_aggregate_has_one_open_planned_event_of_a_kind(pool: Pool) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    await outbox.append(pool, [event(1, 1, available_at=tomorrow, schedule_key="reminder-2h")])
+    await append_rows(pool, Level.EVENT, [event(1, 1, available_at=tomorrow, schedule_key="reminder-2h")])
     with pytest.raises(asyncpg.UniqueViolationError):
-        await outbox.append(pool, [event(1, 2, available_at=tomorrow, schedule_key="reminder-2h")])
+        await append_rows(pool, Level.EVENT, [event(1, 2, available_at=tomorrow, schedule_key="reminder-2h")])
 
 
 async def test_an_aggregate_has_one_open_planned_event_of_a_kind_while_the_first_is_in_flight_too(pool: Pool) -> None:
-    """So that putting it back, which makes it PENDING, can never violate anything."""
-    await outbox.append(pool, [event(1, 1, schedule_key="reminder-2h")])
+    """So a release, which makes it PENDING, never violates the unique index."""
+    await append_rows(pool, Level.EVENT, [event(1, 1, schedule_key="reminder-2h")])
     await claim(pool)
     with pytest.raises(asyncpg.UniqueViolationError):
-        await outbox.append(pool, [event(1, 2, schedule_key="reminder-2h")])
+        await append_rows(pool, Level.EVENT, [event(1, 2, schedule_key="reminder-2h")])
 
 
 async def bury(pool: Pool) -> None:
@@ -118,9 +119,9 @@ async def bury(pool: Pool) -> None:
 
 
 async def test_a_dead_planned_event_stays_dead_while_a_newer_one_is_open(pool: Pool) -> None:
-    dead, other = await outbox.append(pool, [event(1, 1, schedule_key="reminder-2h"), event(2, 1)])
+    dead, other = await append_rows(pool, Level.EVENT, [event(1, 1, schedule_key="reminder-2h"), event(2, 1)])
     await bury(pool)
-    (newer,) = await outbox.append(pool, [event(1, 2, schedule_key="reminder-2h")])
+    (newer,) = await append_rows(pool, Level.EVENT, [event(1, 2, schedule_key="reminder-2h")])
     assert await outbox.requeue(pool, [dead, other]) == [other]
     batch = await claim(pool)
     assert await outbox.requeue(pool, [dead]) == [], "in flight is open too"
@@ -129,16 +130,16 @@ async def test_a_dead_planned_event_stays_dead_while_a_newer_one_is_open(pool: P
 
 
 async def test_of_two_dead_planned_events_of_a_kind_the_newer_is_requeued(pool: Pool) -> None:
-    (older,) = await outbox.append(pool, [event(1, 1, schedule_key="reminder-2h")])
+    (older,) = await append_rows(pool, Level.EVENT, [event(1, 1, schedule_key="reminder-2h")])
     await bury(pool)
-    (newer,) = await outbox.append(pool, [event(1, 2, schedule_key="reminder-2h")])
+    (newer,) = await append_rows(pool, Level.EVENT, [event(1, 2, schedule_key="reminder-2h")])
     await bury(pool)
     assert await outbox.requeue(pool, [older, newer]) == [newer]
 
 
-async def test_events_of_one_version_go_out_by_id_however_many_there_are(pool: Pool) -> None:
-    """As from somebody who reads all of their notifications: one aggregate, one version, more than a batch."""
-    ids = await outbox.append(pool, [event(1, 1) for _ in range(25)] + [event(1, 2)])
+async def test_events_of_one_version_are_leased_by_id_however_many_there_are(pool: Pool) -> None:
+    """One aggregate, one version, more than a batch: a user marks a whole inbox as read."""
+    ids = await append_rows(pool, Level.EVENT, [event(1, 1) for _ in range(25)] + [event(1, 2)])
     claimed = []
     while rows := (batch := await claim(pool, limit=10)).rows:
         claimed += [row["id"] for row in rows]
@@ -146,8 +147,8 @@ async def test_events_of_one_version_go_out_by_id_however_many_there_are(pool: P
     assert claimed == ids
 
 
-async def test_events_of_one_version_hold_back_each_other_by_id(pool: Pool) -> None:
-    first, second, third = await outbox.append(pool, [event(1, 1), event(1, 1), event(1, 2)])
+async def test_events_of_one_version_block_each_other_by_id(pool: Pool) -> None:
+    first, second, third = await append_rows(pool, Level.EVENT, [event(1, 1), event(1, 1), event(1, 2)])
     batch = await claim(pool, limit=1)
     assert [row["id"] for row in batch.rows] == [first]
     assert [row["id"] for row in (await claim(pool, limit=1, token=batch.token)).rows] == [second]
@@ -157,26 +158,26 @@ async def test_events_of_one_version_hold_back_each_other_by_id(pool: Pool) -> N
     assert ([row["id"] for row in held.rows], [row["id"] for row in held.held]) == ([], [second, third])
 
 
-async def test_a_claimer_that_is_still_in_its_transaction_is_not_overtaken(pool: Pool) -> None:
-    """Two that both believe they own a partition: what one holds unseen, the other must not step past."""
-    await outbox.append(pool, [event(1, 1), event(1, 2), event(2, 1)])
+async def test_a_claim_in_an_open_transaction_is_not_overtaken(pool: Pool) -> None:
+    """Two workers claim one partition: the second must not pass rows that the first has locked."""
+    await append_rows(pool, Level.EVENT, [event(1, 1), event(1, 2), event(2, 1)])
     async with pool.acquire() as one, one.transaction():
         held = await outbox.claim(one, ALL_PARTITIONS, limit=1, lease=LEASE)
         assert versions(held) == [(1, 1)]
         assert versions(await claim(pool)) == [(2, 1)]
 
 
-async def test_a_claim_takes_only_the_partitions_it_is_given(pool: Pool) -> None:
-    await outbox.append(pool, [event(aggregate, 1) for aggregate in range(32)])
+async def test_a_claim_leases_only_its_partitions(pool: Pool) -> None:
+    await append_rows(pool, Level.EVENT, [event(aggregate, 1) for aggregate in range(32)])
     assert sorted(versions(await claim(pool, partitions=[3, 5]))) == [(3, 1), (5, 1), (19, 1), (21, 1)]
 
 
-async def test_a_sweep_steps_past_what_is_held_back(pool: Pool) -> None:
-    """Many followers behind one failed event must not hide the work behind them."""
-    (first,) = await outbox.append(pool, [event(1, 1)])
+async def test_a_claim_cursor_passes_blocked_events(pool: Pool) -> None:
+    """Many successors of one failed event must not hide later work."""
+    (first,) = await append_rows(pool, Level.EVENT, [event(1, 1)])
     batch = await claim(pool)
     await outbox.fail_if_leased(pool, [Failure(first, "no", timedelta(hours=1))], batch.token, max_attempts=5)
-    await outbox.append(pool, [event(1, version) for version in range(2, 52)] + [event(2, 1)])
+    await append_rows(pool, Level.EVENT, [event(1, version) for version in range(2, 52)] + [event(2, 1)])
     claimed, after = [], START
     while True:
         batch = await claim(pool, limit=10, after=after)
@@ -187,9 +188,11 @@ async def test_a_sweep_steps_past_what_is_held_back(pool: Pool) -> None:
     assert claimed == [(2, 1)]
 
 
-async def test_racing_claimers_keep_the_order_of_every_aggregate(pool: Pool) -> None:
-    """Eight claimers, no partitions between them, each completing in its own time: first come, in order."""
-    await outbox.append(pool, [event(aggregate, version) for version in range(1, 11) for aggregate in range(10)])
+async def test_concurrent_claims_keep_the_order_of_every_aggregate(pool: Pool) -> None:
+    """Eight workers claim the same partitions, and each completes at its own speed."""
+    await append_rows(
+        pool, Level.EVENT, [event(aggregate, version) for version in range(1, 11) for aggregate in range(10)]
+    )
     seen: dict[int, list[int]] = {}
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""How a service starts, says how it is, and stops: a real process, real signals."""
+"""Start, health and stop of a service, as a real process with real signals."""
 
 import asyncio
 import json
@@ -70,7 +70,7 @@ async def test_a_signal_drains_and_exits_0(port: int, number: signal.Signals) ->
     assert lines[-1]["drained"] is True
 
 
-async def test_what_does_not_drain_in_time_is_abandoned(port: int) -> None:
+async def test_work_that_does_not_drain_in_time_is_abandoned(port: int) -> None:
     process = await start(port, busy="60")
     await eventually(lambda: ready(port))
     process.send_signal(signal.SIGTERM)
@@ -79,7 +79,7 @@ async def test_what_does_not_drain_in_time_is_abandoned(port: int) -> None:
     assert lines[-1]["drained"] is False
 
 
-async def test_a_side_task_that_dies_ends_the_service_loudly(port: int) -> None:
+async def test_a_failed_task_ends_the_service_with_an_error(port: int) -> None:
     process = await start(port, busy="crash")
     code, lines = await finish(process)
     assert code == 1
@@ -87,7 +87,7 @@ async def test_a_side_task_that_dies_ends_the_service_loudly(port: int) -> None:
     assert "a side task died" in json.dumps(lines[-1])
 
 
-async def test_a_port_that_is_taken_is_named(port: int) -> None:
+async def test_a_port_in_use_is_named(port: int) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", port))
         other.listen()

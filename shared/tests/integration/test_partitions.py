@@ -1,4 +1,4 @@
-"""Partitions are shared out fairly, each with one owner, and move on at once when an owner goes or dies."""
+"""Partitions are divided fairly, each has one owner, and they move at once when an owner leaves or crashes."""
 
 import asyncio
 import os
@@ -24,16 +24,16 @@ class Member:
     database: Database
     namespace: int = NAMESPACE
     stop: Stop = field(default_factory=Stop)
-    adopted: list[int] = field(default_factory=list)
+    acquired: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         url = self.database.url_of("event_relay")
-        self.partitions = Partitions(url, "test", self.namespace, self._adopt, Wakeup())
+        self.partitions = Partitions(url, "test", self.namespace, self._on_acquired, Wakeup())
         self.running = asyncio.create_task(self.partitions.run(self.stop))
 
-    async def _adopt(self, _: Connection, partitions: Sequence[int]) -> None:
-        assert not set(partitions) & self.partitions.owned, "adopted after they counted as owned"
-        self.adopted += partitions
+    async def _on_acquired(self, _: Connection, partitions: Sequence[int]) -> None:
+        assert not set(partitions) & self.partitions.owned, "on_acquired ran after the partitions counted as owned"
+        self.acquired += partitions
 
     async def leave(self) -> None:
         self.stop.request()
@@ -60,14 +60,14 @@ def all_have_one_owner(present: Sequence[Member]) -> bool:
     return len(owned) == PARTITIONS
 
 
-async def test_one_member_owns_everything_having_adopted_it_first(database: Database) -> None:
+async def test_a_single_member_owns_all_partitions_after_on_acquired_ran(database: Database) -> None:
     async with members(database, 1) as (alone,):
         await eventually(lambda: alone.partitions.owned == frozenset(range(PARTITIONS)))
-        assert sorted(alone.adopted) == list(range(PARTITIONS))
+        assert sorted(alone.acquired) == list(range(PARTITIONS))
 
 
 @pytest.mark.parametrize(("count", "fair"), [(2, [8, 8]), (3, [5, 5, 6]), (5, [3, 3, 3, 3, 4])])
-async def test_who_joins_gets_a_fair_share(database: Database, count: int, fair: list[int]) -> None:
+async def test_a_member_that_joins_gets_a_fair_share(database: Database, count: int, fair: list[int]) -> None:
     async with members(database, 1) as present:
         await eventually(lambda: shares(present) == [PARTITIONS])
         async with members(database, count - 1) as others:
@@ -76,7 +76,7 @@ async def test_who_joins_gets_a_fair_share(database: Database, count: int, fair:
         await eventually(lambda: shares(present) == [PARTITIONS], within=5)
 
 
-async def test_who_leaves_hands_over_at_once(database: Database) -> None:
+async def test_a_member_that_leaves_releases_its_partitions_at_once(database: Database) -> None:
     async with members(database, 3) as present:
         await eventually(lambda: shares(present) == [5, 5, 6])
         await present[1].leave()
@@ -85,7 +85,7 @@ async def test_who_leaves_hands_over_at_once(database: Database) -> None:
         assert all_have_one_owner(present)
 
 
-async def test_nothing_is_handed_over_before_the_work_on_it_is_done(database: Database) -> None:
+async def test_no_partition_is_released_while_it_is_in_use(database: Database) -> None:
     async with members(database, 1) as (first,):
         await eventually(lambda: len(first.partitions.owned) == PARTITIONS)
         async with members(database, 1) as (second,):
@@ -97,11 +97,11 @@ async def test_nothing_is_handed_over_before_the_work_on_it_is_done(database: Da
             await eventually(lambda: len(second.partitions.owned) == 8, within=5)
 
 
-async def test_a_lost_connection_is_lost_ownership_until_it_is_acquired_anew(database: Database, pool: Pool) -> None:
+async def test_a_lost_connection_ends_ownership_until_the_member_joins_again(database: Database, pool: Pool) -> None:
     async with members(database, 2) as present:
         await eventually(lambda: shares(present) == [8, 8])
-        present[0].adopted.clear()
-        present[1].adopted.clear()
+        present[0].acquired.clear()
+        present[1].acquired.clear()
         await pool.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_locks"
             " WHERE locktype = 'advisory' AND classid = $1::integer::oid AND objid = $2::integer::oid",
@@ -111,12 +111,12 @@ async def test_a_lost_connection_is_lost_ownership_until_it_is_acquired_anew(dat
         await eventually(lambda: not present[0].partitions.joined, every=0.001)
         await eventually(lambda: shares(present) == [8, 8], within=10)
         assert all_have_one_owner(present)
-        assert present[0].adopted or present[1].adopted
+        assert present[0].acquired or present[1].acquired
 
 
 @pytest.mark.timeout(60)
-async def test_a_killed_members_partitions_move_on_as_soon_as_its_connection_is_gone(database: Database) -> None:
-    """Well within any interval at which somebody might look: the ring notices it."""
+async def test_the_partitions_of_a_killed_member_move_as_soon_as_its_connection_ends(database: Database) -> None:
+    """Faster than any poll: the member that watches it detects it."""
     async with members(database, 2) as present:
         killed = await start_member(database)
         await eventually(lambda: shares(present) == [5, 6] or shares(present) == [5, 5], within=20)
@@ -127,30 +127,30 @@ async def test_a_killed_members_partitions_move_on_as_soon_as_its_connection_is_
 
 
 @pytest.mark.timeout(60)
-async def test_a_member_that_dies_before_anybody_watches_it_is_missed_all_the_same(
+async def test_a_member_that_crashes_before_it_is_watched_is_detected(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its neighbour to be has made room for it, and not looked again yet; the other one counts with it."""
+    """The member that would watch it has released partitions and not read the locks again; the other one counts it."""
     async with members(database, 1) as (first,):
         await eventually(lambda: shares([first]) == [PARTITIONS])
-        async with members(database, 1) as (neighbour,):
-            present = [first, neighbour]
+        async with members(database, 1) as (watcher,):
+            present = [first, watcher]
             await eventually(lambda: shares(present) == [8, 8])
-            looks_again = asyncio.Event()
-            give_up = neighbour.partitions._give_up
+            may_continue = asyncio.Event()
+            release = watcher.partitions._release
 
-            async def give_up_and_pause(connection: Connection, surplus: Sequence[int]) -> None:
-                await give_up(connection, surplus)
-                await looks_again.wait()
+            async def release_and_pause(connection: Connection, surplus: Sequence[int]) -> None:
+                await release(connection, surplus)
+                await may_continue.wait()
 
-            monkeypatch.setattr(neighbour.partitions, "_give_up", give_up_and_pause)
+            monkeypatch.setattr(watcher.partitions, "_release", release_and_pause)
             killed = await start_member(database)
             await eventually(lambda: shares(present) == [5, 6] or shares(present) == [5, 5], within=20)
             await asyncio.sleep(0.5)
             os.kill(killed.pid, signal.SIGKILL)
             await killed.wait()
             await asyncio.sleep(0.5)
-            looks_again.set()
+            may_continue.set()
             await eventually(lambda: shares(present) == [8, 8], within=5)
             assert all_have_one_owner(present)
 
@@ -162,9 +162,9 @@ from tablebell.lifecycle import Stop
 from tablebell.partitions import Partitions
 from tablebell.wakeups import Wakeup
 
-async def adopt(connection, partitions): pass
+async def on_acquired(connection, partitions): pass
 
-asyncio.run(Partitions(SecretStr(sys.argv[1]), "killed", int(sys.argv[2]), adopt, Wakeup()).run(Stop()))
+asyncio.run(Partitions(SecretStr(sys.argv[1]), "killed", int(sys.argv[2]), on_acquired, Wakeup()).run(Stop()))
 """
 
 
@@ -175,7 +175,7 @@ async def start_member(database: Database) -> asyncio.subprocess.Process:
     )
 
 
-async def test_two_namespaces_do_not_disturb_each_other(database: Database) -> None:
+async def test_namespaces_are_independent(database: Database) -> None:
     async with members(database, 1) as (alone,):
         elsewhere = Member(database, NAMESPACE + 1)
         await eventually(lambda: shares([alone, elsewhere]) == [PARTITIONS, PARTITIONS])

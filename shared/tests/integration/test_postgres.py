@@ -1,4 +1,4 @@
-"""What a pool's connection brings back from its use, and what a migration does to its prepared statements."""
+"""The state of a pooled connection after its use, and prepared statements after a migration."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tablebell.testing import Database, eventually
 from tablebell.wakeups import Wakeup
 
 
-async def test_a_connection_comes_back_without_a_round_trip(database: Database, pool: Pool) -> None:
+async def test_a_connection_returns_to_the_pool_without_a_round_trip(database: Database, pool: Pool) -> None:
     async with open_pool(database.url, "test", size=1) as used:
         pid = await used.fetchval("SELECT pg_backend_pid()")
         await used.fetchval("SELECT 'the last of mine'")
@@ -17,7 +17,7 @@ async def test_a_connection_comes_back_without_a_round_trip(database: Database, 
     assert last == "SELECT 'the last of mine'"
 
 
-async def test_a_transaction_that_was_left_open_is_rolled_back(database: Database) -> None:
+async def test_an_open_transaction_is_rolled_back(database: Database) -> None:
     async with open_pool(database.url, "test", size=1) as pool:
         async with pool.acquire() as connection:
             await connection.execute("BEGIN")
@@ -25,10 +25,10 @@ async def test_a_transaction_that_was_left_open_is_rolled_back(database: Databas
         assert await pool.fetchval("SELECT to_regclass('left_behind')") is None
 
 
-async def test_a_worker_goes_on_after_a_migration_changed_what_its_statement_returns(
+async def test_a_worker_continues_after_a_migration_changed_the_result_of_its_statement(
     database: Database, pool: Pool, stop: Stop
 ) -> None:
-    """Within a transaction a statement that was prepared before fails once. That ends no service."""
+    """Within a transaction a statement that was prepared before fails once. The service continues."""
     seen: list[int] = []
     wakeup = Wakeup()
 

@@ -1,4 +1,4 @@
-"""The purge of every service: progress without a rush."""
+"""The purge loop of every service."""
 
 import asyncio
 from itertools import pairwise
@@ -21,7 +21,7 @@ class Bites:
         return answer
 
 
-async def test_it_pauses_between_bites_and_goes_on_until_nothing_is_left(stop: Stop) -> None:
+async def test_it_pauses_between_batches_and_continues_until_nothing_is_left(stop: Stop) -> None:
     bites = Bites(True, True, False)
     purging = asyncio.create_task(keep_purging("test", bites, 600.0, stop, first_after=0.0))
     await eventually(lambda: len(bites.times) == 3)
@@ -30,7 +30,7 @@ async def test_it_pauses_between_bites_and_goes_on_until_nothing_is_left(stop: S
     await purging
 
 
-async def test_an_error_that_nobody_expected_is_tried_again_at_the_next_interval(stop: Stop) -> None:
+async def test_an_unexpected_error_is_retried_at_the_next_interval(stop: Stop) -> None:
     bites = Bites(ValueError("a row that cannot be deleted"), True, False)
     purging = asyncio.create_task(keep_purging("test", bites, 0.2, stop))
     await eventually(lambda: len(bites.times) >= 3)

@@ -1,4 +1,4 @@
-"""Publishing and consuming against a real broker, which is taken away in the middle."""
+"""Publishing and consuming against a real broker, with outages."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -48,7 +48,7 @@ async def publisher(broker: Broker) -> AsyncIterator[Publisher]:
 
 
 class Inbox:
-    """A handler that remembers what it was given, in order, and judges by the body."""
+    """A handler that records its messages in order, and decides by the body."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -78,7 +78,7 @@ async def depth(broker: Broker, queue: str) -> int:
         await channel.close()
 
 
-async def test_what_is_published_is_confirmed_and_in_every_listeners_queue(
+async def test_a_published_message_is_confirmed_and_in_every_listeners_queue(
     broker: Broker, publisher: Publisher
 ) -> None:
     outcomes = await publisher.publish_all(numbered(250))
@@ -99,7 +99,7 @@ async def test_messages_arrive_in_the_order_in_which_they_were_published(broker:
     assert await depth(broker, QUEUE) == 0
 
 
-async def test_an_unroutable_message_is_refused_and_the_others_are_not(publisher: Publisher) -> None:
+async def test_only_an_unroutable_message_is_rejected(publisher: Publisher) -> None:
     outcomes = await publisher.publish_all([message(b"a"), message(b"b", "nobody.listens"), message(b"c")])
     assert outcomes == [
         Confirmed(),
@@ -116,9 +116,9 @@ async def test_among_many_at_once_each_message_has_its_own_outcome(publisher: Pu
     assert isinstance(outcomes[150], Rejected)
 
 
-async def test_what_is_published_at_once_is_written_at_once(broker: Broker, publisher: Publisher) -> None:
+async def test_messages_published_together_are_written_together(broker: Broker, publisher: Publisher) -> None:
     await publisher.publish(message(b"opens the channel"))
-    channel = publisher._outflow._underlay  # type: ignore[union-attr]
+    channel = publisher._channel._underlay  # type: ignore[union-attr]
     before, written = channel.write_queue.put, []
 
     async def put(frame: ChannelFrame) -> None:
@@ -150,7 +150,7 @@ async def test_a_channel_that_closes_before_the_confirm_is_unreachable_and_the_n
     assert await publisher.publish(message(b"again")) == Confirmed()
 
 
-async def test_poison_goes_to_the_dead_queue_with_its_reason_and_the_rest_are_done(
+async def test_poison_goes_to_the_dead_queue_with_its_reason_and_the_others_are_handled(
     broker: Broker, publisher: Publisher
 ) -> None:
     await publisher.publish_all([message(b"1"), message(b"poison"), message(b"2"), message(b"crash"), message(b"3")])
@@ -190,7 +190,7 @@ async def drain(channel: AbstractChannel, count: int) -> dict[bytes, str]:
     ],
     ids=["refused", "closed", "ended-but-not-hung-up"],
 )
-async def test_an_outage_of_the_handler_is_waited_out_and_nothing_is_overtaken(
+async def test_an_outage_of_the_handler_is_waited_out_in_order(
     broker: Broker, publisher: Publisher, outage: Exception
 ) -> None:
     await publisher.publish_all(numbered(20))
@@ -204,7 +204,7 @@ async def test_an_outage_of_the_handler_is_waited_out_and_nothing_is_overtaken(
     assert await depth(broker, DEAD_QUEUE) == 0
 
 
-async def test_what_was_not_finished_at_a_stop_is_delivered_to_the_next(broker: Broker, publisher: Publisher) -> None:
+async def test_a_message_that_was_not_finished_at_a_stop_is_redelivered(broker: Broker, publisher: Publisher) -> None:
     await publisher.publish_all(numbered(10))
     never, first_stop = Inbox(), Stop()
     never.fail_with = [ConnectionRefusedError("the database is away")] * 1000

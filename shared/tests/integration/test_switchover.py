@@ -41,7 +41,7 @@ def replication(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replicatio
 
 @pytest.fixture(scope="module")
 def both(replication: Replication) -> Database:
-    """Its URL names both servers."""
+    """A database whose URL names both servers."""
     return make_database(replication.url("postgres"))
 
 
@@ -50,7 +50,7 @@ def port_of(server: Postgres) -> int:
 
 
 def ports_of(replication: Replication) -> list[int]:
-    """The standby comes first: it is the one that is refused."""
+    """The standby comes first in the URL, so that it is tried and refused."""
     return [port_of(replication.standby), port_of(replication.primary)]
 
 
@@ -77,7 +77,7 @@ async def is_well(pool: Pool) -> bool:
 
 @asynccontextmanager
 async def writing(pool: Pool) -> AsyncIterator[None]:
-    """Writes all the time, so that connections break, and are made, at every moment of a switchover."""
+    """Writes continuously, so that connections break and are opened at every moment of a switchover."""
 
     async def write() -> None:
         while True:
@@ -105,9 +105,7 @@ async def test_a_pool_writes_to_the_new_primary(replication: Replication, both: 
             assert await can_write(pool)
 
 
-async def test_with_several_servers_and_no_wish_the_writable_one_is_used(
-    replication: Replication, both: Database
-) -> None:
+async def test_the_writable_server_is_used_by_default(replication: Replication, both: Database) -> None:
     async with open_pool(both.at(*ports_of(replication)).url, "test", size=5) as pool:
         assert await can_write(pool)
 
@@ -124,10 +122,10 @@ async def test_no_connection_is_ever_made_to_a_standby(replication: Replication,
 
 
 @ENOUGH_FOR_SEVERAL
-async def test_an_address_that_led_to_a_standby_for_a_while_is_followed_to_the_new_primary(
+async def test_a_pool_follows_an_address_that_led_to_a_standby_to_the_new_primary(
     replication: Replication, both: Database
 ) -> None:
-    """The case that pins a pool: its connections are made while the address still leads to the demoted server."""
+    """The connections of the pool are opened while the address still leads to the demoted server."""
     old = replication.primary
     async with VirtualAddress(port_of(old)).open() as address:
         database = both.at(address.port)
@@ -142,7 +140,7 @@ async def test_an_address_that_led_to_a_standby_for_a_while_is_followed_to_the_n
 
 
 @ENOUGH_FOR_SEVERAL
-async def test_a_listener_hears_what_is_announced_on_the_new_primary(replication: Replication, both: Database) -> None:
+async def test_a_listener_receives_announcements_of_the_new_primary(replication: Replication, both: Database) -> None:
     stop = Stop()
     async with VirtualAddress(port_of(replication.primary)).open() as address, asyncio.TaskGroup() as tasks:
         listener = WakeupListener(both.at(address.port).url, "test")
@@ -201,7 +199,7 @@ async def test_migrations_find_the_primary_among_the_servers(replication: Replic
 
 
 @ENOUGH_FOR_SEVERAL
-async def test_one_server_that_is_set_to_read_only_and_back(replication: Replication, both: Database) -> None:
+async def test_a_server_that_was_read_only_is_used_again(replication: Replication, both: Database) -> None:
     async with open_pool(both.at(port_of(replication.primary)).url, "test", size=5) as pool:
         assert await can_write(pool)
         before = await pool.fetchval("SELECT pg_backend_pid()")
@@ -215,7 +213,7 @@ async def test_one_server_that_is_set_to_read_only_and_back(replication: Replica
 
 
 @pytest.mark.parametrize("how", ["pool", "connection", "transaction", "caught"])
-async def test_whoever_meets_the_refusal_the_connection_is_replaced(both: Database, how: str) -> None:
+async def test_a_connection_that_refused_a_write_is_replaced(both: Database, how: str) -> None:
     """Only the session is set to read-only: the server accepts new connections, and they can write."""
     async with open_pool(both.url, "test", size=1) as pool:
         before = await pool.fetchval("SELECT pg_backend_pid()")
@@ -237,20 +235,18 @@ async def test_whoever_meets_the_refusal_the_connection_is_replaced(both: Databa
         await pool.execute(WRITE)
 
 
-async def test_a_server_that_hangs_does_not_use_up_the_time_of_the_next(
-    replication: Replication, both: Database
-) -> None:
+async def test_a_hanging_server_does_not_delay_the_next(replication: Replication, both: Database) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        silent.listen()  # it accepts, and never says a word
+        silent.listen()  # it accepts connections and never answers
         database = both.at(silent.getsockname()[1], port_of(replication.primary))
         async with open_pool(database.url, "test", size=1) as pool:
             began = time.monotonic()
-            await check(pool)  # which health gives 2 s
+            await check(pool)  # health allows 2 s
             assert time.monotonic() - began < 2
 
 
-async def test_when_no_server_can_be_used_the_reason_names_each(replication: Replication, both: Database) -> None:
+async def test_the_error_names_every_server_if_none_is_usable(replication: Replication, both: Database) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         nobody = closed.getsockname()[1]
@@ -262,7 +258,7 @@ async def test_when_no_server_can_be_used_the_reason_names_each(replication: Rep
     assert f"127.0.0.1:{standby} is read-only" in str(failure.value)
 
 
-async def test_a_wrong_password_is_told_as_such(replication: Replication, both: Database) -> None:
+async def test_a_wrong_password_is_reported_as_such(replication: Replication, both: Database) -> None:
     url = SecretStr(both.url.get_secret_value().replace("tablebell:", "tablebell:x", 1))
     async with open_pool(url, "test", size=1) as pool:
         with pytest.raises(asyncpg.InvalidPasswordError):

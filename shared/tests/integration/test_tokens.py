@@ -1,4 +1,4 @@
-"""Tokens against a real key server, with the tricks that are played on verifiers."""
+"""Token verification against a real key server, with known attacks on verifiers."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ def verifier() -> TokenVerifier:
     return TokenVerifier(SharedSecret(SecretStr(SECRET)), "tablebell")
 
 
-async def test_a_good_token_says_who(verifier: TokenVerifier) -> None:
+async def test_a_valid_token_identifies_the_user(verifier: TokenVerifier) -> None:
     identity = await verifier.verify(hs256())
     assert (identity.user_type, identity.user_id, identity.token_id) == (UserType.RESTAURANT_USER, 50, None)
     assert (await verifier.verify(hs256(jti="7"))).token_id == "7"
@@ -62,22 +62,22 @@ async def test_a_good_token_says_who(verifier: TokenVerifier) -> None:
     ],
     ids=str,
 )
-async def test_a_token_that_lacks_something_is_bad(verifier: TokenVerifier, changes: dict[str, Any]) -> None:
+async def test_a_token_without_valid_claims_is_refused(verifier: TokenVerifier, changes: dict[str, Any]) -> None:
     with pytest.raises(BadToken):
         await verifier.verify(hs256(**changes))
 
 
-async def test_the_clocks_may_differ_a_little(verifier: TokenVerifier) -> None:
+async def test_a_small_clock_difference_is_accepted(verifier: TokenVerifier) -> None:
     assert (await verifier.verify(hs256(exp=int(time.time()) - 5))).user_id == 50
 
 
 @pytest.mark.parametrize("rubbish", ["", "a", "a.b.c", "x" * 100_000, "é.é.é", "..", "eyJhbGciOiJIUzI1NiJ9.e30."])
-async def test_rubbish_is_bad(verifier: TokenVerifier, rubbish: str) -> None:
+async def test_a_malformed_token_is_refused(verifier: TokenVerifier, rubbish: str) -> None:
     with pytest.raises(BadToken):
         await verifier.verify(rubbish)
 
 
-async def test_another_secret_or_algorithm_is_bad(verifier: TokenVerifier) -> None:
+async def test_another_secret_or_algorithm_is_refused(verifier: TokenVerifier) -> None:
     for token in (
         jwt.encode(claims(), SECRET + "!", algorithm="HS256"),
         jwt.encode(claims(), SECRET * 2, algorithm="HS512"),
@@ -88,7 +88,7 @@ async def test_another_secret_or_algorithm_is_bad(verifier: TokenVerifier) -> No
 
 
 class KeyServer:
-    """Serves a key set that tests change, and counts how often it is asked."""
+    """Serves a key set that tests change, and counts its requests."""
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {"old": RSA_KEY}
@@ -122,7 +122,7 @@ def signed(key: Any, name: str | None, algorithm: str) -> str:
     return jwt.encode(claims(), key, algorithm=algorithm, headers={"kid": name} if name else None)
 
 
-async def test_rs256_and_es256_by_a_key_set_asked_once(key_server: tuple[KeyServer, str]) -> None:
+async def test_rs256_and_es256_are_verified_with_one_fetch_of_the_key_set(key_server: tuple[KeyServer, str]) -> None:
     keys, url = key_server
     keys.keys["ec"] = EC_KEY
     verifier = TokenVerifier(KeySet(url), "tablebell")
@@ -145,7 +145,7 @@ async def test_a_new_key_is_fetched_when_a_token_names_it(
         await verifier.verify(signed(RSA_KEY, "old", "RS256"))
 
 
-async def test_unknown_keys_do_not_become_a_flood_of_questions(key_server: tuple[KeyServer, str]) -> None:
+async def test_unknown_keys_do_not_cause_a_fetch_each(key_server: tuple[KeyServer, str]) -> None:
     keys, url = key_server
     verifier = TokenVerifier(KeySet(url), "tablebell")
     for n in range(20):
@@ -154,7 +154,7 @@ async def test_unknown_keys_do_not_become_a_flood_of_questions(key_server: tuple
     assert keys.asked == 1
 
 
-async def test_known_keys_stay_good_while_the_key_server_is_broken(
+async def test_known_keys_stay_valid_while_the_key_server_fails(
     key_server: tuple[KeyServer, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys, url = key_server
@@ -166,7 +166,7 @@ async def test_known_keys_stay_good_while_the_key_server_is_broken(
     assert (await verifier.verify(signed(RSA_KEY, "old", "RS256"))).user_id == 50
 
 
-async def test_a_public_key_never_passes_for_a_secret(key_server: tuple[KeyServer, str]) -> None:
+async def test_a_public_key_is_never_used_as_a_secret(key_server: tuple[KeyServer, str]) -> None:
     _, url = key_server
     pem = RSA_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     header = encoded({"alg": "HS256", "kid": "old"})

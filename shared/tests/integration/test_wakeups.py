@@ -1,4 +1,4 @@
-"""Work is announced when it is committed; the poll finds what was not announced."""
+"""Committed work is announced; the poll finds work whose announcement was lost."""
 
 import asyncio
 import time
@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxQueue
 from tablebell.postgres import Pool, connect
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, append_rows, eventually
 from tablebell.wakeups import Wakeup, WakeupListener, WakeupSender
 
 from .levels import ALL_PARTITIONS, new_row
@@ -19,7 +19,7 @@ async def listening(database: Database, stop: Stop, tasks: asyncio.TaskGroup) ->
     wakeup = listener.subscribe(Level.EVENT)
     tasks.create_task(listener.run(stop))
     await eventually(lambda: listener.connected)
-    await wakeup.wait(1, stop)  # the one that every new connection gives
+    await wakeup.wait(1, stop)  # every new connection wakes once
     return wakeup
 
 
@@ -39,7 +39,7 @@ async def test_a_listener_wakes_within_milliseconds(database: Database, pool: Po
     assert min(delays) < 0.02, "never within milliseconds, even at its best: this is not a wake-up but a poll"
 
 
-async def test_a_burst_is_announced_a_few_times_not_once_each(database: Database, pool: Pool) -> None:
+async def test_a_burst_is_announced_by_a_few_notifications(database: Database, pool: Pool) -> None:
     announcer = WakeupSender(pool)
     heard: list[int] = []
     connection = await connect(database.url, "test")
@@ -53,7 +53,7 @@ async def test_a_burst_is_announced_a_few_times_not_once_each(database: Database
     assert 1 <= len(heard) <= 10
 
 
-async def test_what_is_announced_while_nobody_waits_is_not_lost(stop: Stop) -> None:
+async def test_an_announcement_before_the_wait_is_not_lost(stop: Stop) -> None:
     wakeup = Wakeup()
     wakeup.now()
     assert await wakeup.wait(0.01, stop)
@@ -67,7 +67,7 @@ async def test_a_stop_ends_the_wait_at_once(stop: Stop) -> None:
     assert await asyncio.wait_for(waiting, 1) is False
 
 
-async def test_a_listener_comes_back_after_its_connection_was_ended(database: Database, pool: Pool) -> None:
+async def test_a_listener_reconnects_after_its_connection_was_terminated(database: Database, pool: Pool) -> None:
     stop, announcer = Stop(), WakeupSender(pool)
     async with asyncio.TaskGroup() as tasks:
         wakeup = await listening(database, stop, tasks)
@@ -81,7 +81,7 @@ async def test_a_listener_comes_back_after_its_connection_was_ended(database: Da
 
 
 async def test_nothing_is_lost_when_every_announcement_is_dropped(pool: Pool) -> None:
-    outbox, stop = Outbox(Level.EVENT), Stop()
+    outbox, stop = OutboxQueue(Level.EVENT), Stop()
     done: list[int] = []
 
     async def run_once() -> bool:
@@ -93,14 +93,16 @@ async def test_nothing_is_lost_when_every_announcement_is_dropped(pool: Pool) ->
         tasks.create_task(keep_running("test", run_once, Wakeup(), poll_seconds=0.05, stop=stop))
         expected = []
         for number in range(1, 6):
-            expected += await outbox.append(pool, [new_row(Level.EVENT, number * 100 + n) for n in range(25)])
+            expected += await append_rows(
+                pool, Level.EVENT, [new_row(Level.EVENT, number * 100 + n) for n in range(25)]
+            )
             await asyncio.sleep(0.03)
         await eventually(lambda: len(done) == len(expected))
         stop.request()
     assert sorted(done) == expected
 
 
-async def test_the_loop_waits_out_an_outage_and_goes_on(stop: Stop) -> None:
+async def test_the_loop_continues_after_an_outage(stop: Stop) -> None:
     calls = 0
 
     async def run_once() -> bool:

@@ -22,7 +22,7 @@ async def ill() -> None:
     raise ConnectionRefusedError("nobody there")
 
 
-async def test_ready_names_what_is_not_well(stop: Stop) -> None:
+async def test_ready_names_the_failed_checks(stop: Stop) -> None:
     app = health_app("test", Health(stop, {"postgres": well, "rabbitmq": ill}))
     answer = await get(app, "/health/ready")
     assert answer.status_code == 503
@@ -30,7 +30,7 @@ async def test_ready_names_what_is_not_well(stop: Stop) -> None:
     assert (await get(app, "/health/live")).status_code == 200
 
 
-async def test_a_service_that_is_asked_to_stop_is_not_ready(stop: Stop) -> None:
+async def test_a_stopping_service_is_not_ready(stop: Stop) -> None:
     app = health_app("test", Health(stop, {"postgres": well}))
     assert (await get(app, "/health/ready")).status_code == 200
     stop.request()
@@ -47,13 +47,13 @@ async def test_metrics_are_refreshed_at_a_scrape(stop: Stop) -> None:
     assert f"test_looked_at {before + 1}" in answer.text
 
 
-async def test_metrics_are_served_while_what_they_ask_is_away(stop: Stop) -> None:
+async def test_metrics_are_served_during_an_outage_of_their_source(stop: Stop) -> None:
     answer = await get(health_app("test", Health(stop), ill), "/metrics")
     assert answer.status_code == 200
     assert "test_looked_at" in answer.text
 
 
-async def test_a_scrape_tells_what_answers_and_what_does_not(stop: Stop) -> None:
+async def test_a_scrape_reports_each_dependency(stop: Stop) -> None:
     answer = await get(health_app("test", Health(stop, {"postgres": well, "rabbitmq": ill})), "/metrics")
     assert 'service_dependency_up{dependency="postgres"} 1.0' in answer.text
     assert 'service_dependency_up{dependency="rabbitmq"} 0.0' in answer.text

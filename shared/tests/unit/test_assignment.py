@@ -1,48 +1,48 @@
-"""Everybody who reads the same locks comes to the same shares."""
+"""Members that read the same locks compute the same shares."""
 
 import pytest
 
-from tablebell.partitions.assignment import FIRST_SEAT, PARTITIONS, Assignment
+from tablebell.partitions.assignment import FIRST_MEMBER, PARTITIONS, Assignment
 
 
-def seating(seats: int, rank: int, owned: tuple[int, ...] = (), others: tuple[int, ...] = ()) -> Assignment:
-    locks = [(FIRST_SEAT + number, number == rank) for number in range(seats)]
+def assignment(members: int, rank: int, owned: tuple[int, ...] = (), others: tuple[int, ...] = ()) -> Assignment:
+    locks = [(FIRST_MEMBER + number, number == rank) for number in range(members)]
     return Assignment.read(locks + [(key, True) for key in owned] + [(key, False) for key in others])
 
 
 @pytest.mark.parametrize("members", range(1, 21))
-def test_the_shares_are_fair_and_add_up_to_everything(members: int) -> None:
-    shares = [seating(members, rank).share for rank in range(members)]
+def test_shares_are_fair_and_add_up_to_all_partitions(members: int) -> None:
+    shares = [assignment(members, rank).share for rank in range(members)]
     assert sum(shares) == PARTITIONS
     assert max(shares) - min(shares) <= 1
 
 
-def test_a_member_with_too_much_gives_up_just_the_surplus() -> None:
-    assert seating(2, 0, owned=tuple(range(16))).surplus == list(range(8, 16))
-    assert seating(2, 0, owned=tuple(range(16))).wanted == []
+def test_a_member_above_its_share_releases_only_the_surplus() -> None:
+    assert assignment(2, 0, owned=tuple(range(16))).surplus == list(range(8, 16))
+    assert assignment(2, 0, owned=tuple(range(16))).wanted == []
 
 
-def test_a_member_with_too_little_wants_only_what_is_free() -> None:
-    assert seating(2, 0, owned=(0, 1), others=(2, 3, 4)).wanted == [5, 6, 7, 8, 9, 10]
-    assert seating(2, 1, owned=tuple(range(8))).wanted == []
+def test_a_member_below_its_share_wants_only_free_partitions() -> None:
+    assert assignment(2, 0, owned=(0, 1), others=(2, 3, 4)).wanted == [5, 6, 7, 8, 9, 10]
+    assert assignment(2, 1, owned=tuple(range(8))).wanted == []
 
 
-def test_members_begin_elsewhere_in_what_is_free() -> None:
-    wanted = [partition for rank in range(4) for partition in seating(4, rank).wanted]
+def test_members_start_at_different_free_partitions() -> None:
+    wanted = [partition for rank in range(4) for partition in assignment(4, rank).wanted]
     assert sorted(wanted) == list(range(PARTITIONS))
 
 
-def test_seats_need_not_be_consecutive() -> None:
-    gappy = Assignment.read([(FIRST_SEAT + 7, True), (FIRST_SEAT + 2, False)])
-    assert gappy.share == 8
-    assert gappy.neighbour == FIRST_SEAT + 2
+def test_member_keys_need_not_be_consecutive() -> None:
+    reading = Assignment.read([(FIRST_MEMBER + 7, True), (FIRST_MEMBER + 2, False)])
+    assert reading.share == 8
+    assert reading.next_member == FIRST_MEMBER + 2
 
 
 def test_the_watches_form_one_ring() -> None:
-    seats, at = set(), seating(5, 0)
-    while at.seat not in seats:
-        seats.add(at.seat)
-        assert at.neighbour is not None
-        at = seating(5, at.neighbour - FIRST_SEAT)
-    assert len(seats) == 5
-    assert seating(1, 0).neighbour is None
+    seen, current = set(), assignment(5, 0)
+    while current.member not in seen:
+        seen.add(current.member)
+        assert current.next_member is not None
+        current = assignment(5, current.next_member - FIRST_MEMBER)
+    assert len(seen) == 5
+    assert assignment(1, 0).next_member is None

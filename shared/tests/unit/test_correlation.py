@@ -5,12 +5,12 @@ from tablebell.correlation import TRACEPARENT, Correlation, correlated, current
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-def test_what_a_caller_sent_is_kept() -> None:
+def test_the_ids_of_a_caller_are_kept() -> None:
     assert Correlation.begin("order-1:a.b", PARENT) == Correlation("order-1:a.b", PARENT)
 
 
 @pytest.mark.parametrize("bad", [None, "", "a b", "x" * 65, "line\nbreak", 'quote"'])
-def test_a_correlation_id_that_could_do_harm_is_replaced(bad: str | None) -> None:
+def test_an_unsafe_correlation_id_is_replaced(bad: str | None) -> None:
     assert Correlation.begin(bad).correlation_id not in {bad, ""}
 
 

@@ -1,4 +1,4 @@
-"""Every event type has an example of what is on the wire, and every one of them still parses."""
+"""Every event type has an example message, and every example parses."""
 
 import json
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ def test_the_routing_key_follows_from_the_type(event_type: str, key: str) -> Non
     assert routing_key(event_type) == key
 
 
-def test_what_the_relay_writes_a_listener_reads() -> None:
+def test_a_listener_parses_what_the_relay_encodes() -> None:
     body = encode_event(
         event_id=UUID(int=7),
         event_type="RESERVATION_REQUESTED",

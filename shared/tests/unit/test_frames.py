@@ -34,6 +34,6 @@ LIES = [b'[[["a"],2]]\nx', b'[[["a"],0]]\nx', b'[[["a"],-1]]\n']
 
 
 @pytest.mark.parametrize("rubbish", RUBBISH + LIES)
-def test_rubbish_is_a_value_error(rubbish: bytes) -> None:
+def test_a_malformed_body_is_a_value_error(rubbish: bytes) -> None:
     with pytest.raises((ValueError, TypeError)):
         decode_frames(rubbish)

@@ -1,4 +1,4 @@
-"""What a log line must not say."""
+"""Log lines contain no secrets."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ except ValueError:
 """
 
 
-def test_an_exception_is_logged_with_its_place_and_without_the_values_on_the_way() -> None:
+def test_an_exception_is_logged_without_local_variables() -> None:
     line = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True).stdout
     assert '"event": "work_failed"' in line
     assert "it broke" in line

@@ -1,6 +1,6 @@
 import pytest
 
-from tablebell.settings import BrokerSettings, DatabaseSettings, Fragment, Origins, ServiceSettings, load
+from tablebell.settings import BrokerSettings, DatabaseSettings, FrozenSettings, Origins, ServiceSettings, load
 from tablebell.tokens import TokenSettings
 
 
@@ -33,7 +33,7 @@ def test_good_settings_are_read_and_frozen(environment: pytest.MonkeyPatch) -> N
         settings.port = 1
 
 
-def test_one_message_names_everything_that_is_missing(
+def test_one_message_lists_all_missing_settings(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -119,15 +119,15 @@ def test_a_secret_and_a_key_set_together_are_refused(
     assert "JWT_JWKS_URL" in capsys.readouterr().err
 
 
-def test_origins_are_read_as_people_write_them(environment: pytest.MonkeyPatch) -> None:
-    class Pages(Fragment):
+def test_a_trailing_slash_of_an_origin_is_removed(environment: pytest.MonkeyPatch) -> None:
+    class Pages(FrozenSettings):
         pages: Origins = ()
 
     environment.setenv("PAGES", "https://a.example/, http://b.example:8081 ,")
     assert load(Pages, "a-service").pages == ("https://a.example", "http://b.example:8081")
 
 
-def test_an_empty_variable_is_a_missing_one(
+def test_an_empty_variable_counts_as_missing(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, value in (GOOD | {"AMQP_URL": ""}).items():

@@ -10,9 +10,9 @@ from uuid import UUID
 import pytest
 from pydantic import SecretStr
 
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxQueue
 from tablebell.postgres import Pool
-from tablebell.testing import Database
+from tablebell.testing import Database, append_rows
 from tablebell_local.failure import Failure
 from tablebell_local.republish import store
 from tablebell_local.republish.events import BATCH, republish_events
@@ -28,7 +28,7 @@ EVERYONE = ["RESTAURANT", "CUSTOMER", "ADMIN", "AGENCY"]
 
 
 async def publish(pool: Pool, *rows: dict[str, Any], ago: timedelta = timedelta(0)) -> list[int]:
-    ids = await Outbox(Level.EVENT).append(pool, rows)
+    ids = await append_rows(pool, Level.EVENT, rows)
     await pool.execute(PUBLISHED, ids, ago)
     return ids
 
@@ -78,7 +78,7 @@ async def test_what_is_selected_is_due_again_and_on_record(pool: Pool) -> None:
     row = await pool.fetchrow("SELECT * FROM event_outbox WHERE id = $1", ids[0])
     assert row is not None
     assert (row["published_at"], row["retry_count"]) == (None, 0)
-    batch = await Outbox(Level.EVENT).claim(pool, list(range(16)), limit=10, lease=DAY)
+    batch = await OutboxQueue(Level.EVENT).claim(pool, list(range(16)), limit=10, lease=DAY)
     assert [row["id"] for row in batch.rows] == ids
     intervention = await pool.fetchrow("SELECT level, act, row_ids, filter, actor_id FROM outbox_intervention")
     assert intervention is not None
@@ -122,7 +122,7 @@ async def test_planned_events_that_are_of_no_use_any_more_are_left_and_counted(p
     useful = await reserve(pool, version=2, slot_in=timedelta(hours=20))
     await publish(pool, reminder(anew, 4))
     tomorrow = "2999-01-01T00:00:00Z"
-    (open_one,) = await Outbox(Level.EVENT).append(pool, [reminder(anew, 4, available_at=tomorrow)])
+    (open_one,) = await append_rows(pool, Level.EVENT, [reminder(anew, 4, available_at=tomorrow)])
     await publish(pool, reminder(changed, 2), reminder(passed, 2))
     (good,) = await publish(pool, reminder(useful, 2))
     (thanks,) = await publish(pool, event(passed, 2, event_type="RESERVATION_VISIT_ENDED", schedule_key="visit-ended"))

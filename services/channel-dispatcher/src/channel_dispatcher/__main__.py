@@ -19,14 +19,13 @@ from channel_dispatcher.settings import Loaded, load_all
 from channel_dispatcher.skipper import Skipper
 from channel_dispatcher.suspects import Suspects
 from tablebell.health import Health
-from tablebell.lifecycle import Stop, run
-from tablebell.logs import configure_logs
+from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxTable
 from tablebell.people import DURABLE_CHANNELS
 from tablebell.postgres import Pool, check, open_pool
 from tablebell.retry import RetryPolicy
-from tablebell.tracing import configure_tracing
+from tablebell.service import run_service
 from tablebell.wakeups import WakeupListener, open_wakeup_sender
 from tablebell.web import health_app, serve
 
@@ -71,7 +70,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         ]
         skippers = [(Skipper(channel, pool), listener.subscribe(Level.CHANNEL_SEND)) for channel in loaded.off]
         health = Health(stop, {"postgres": partial(check, pool)})
-        app = health_app(SERVICE, health, partial(refresh_gauges, pool, Outbox(Level.CHANNEL_SEND), dispatchers))
+        app = health_app(SERVICE, health, partial(refresh_gauges, pool, OutboxTable(Level.CHANNEL_SEND), dispatchers))
 
         async with asyncio.TaskGroup() as tasks:
             recording = tasks.create_task(recorder.run(), name="recorder")
@@ -95,7 +94,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         wakeup_sender.announce(Level.CHANNEL_SEND)
 
 
-async def refresh_gauges(pool: Pool, outbox: Outbox, dispatchers: list[Dispatcher]) -> None:
+async def refresh_gauges(pool: Pool, outbox: OutboxTable, dispatchers: list[Dispatcher]) -> None:
     for dispatcher in dispatchers:
         for state in State:
             BREAKER_STATE.labels(dispatcher.channel, state).set(dispatcher.breaker.state is state)
@@ -110,9 +109,7 @@ async def refresh_gauges(pool: Pool, outbox: Outbox, dispatchers: list[Dispatche
 
 def main() -> int:
     loaded = load_all(SERVICE)
-    configure_logs(SERVICE, loaded.settings.log_level)
-    configure_tracing(SERVICE, loaded.settings.otel_exporter_otlp_endpoint)
-    return run(partial(serve_until, loaded), loaded.settings.drain_seconds)
+    return run_service(SERVICE, loaded.settings, partial(serve_until, loaded))
 
 
 if __name__ == "__main__":

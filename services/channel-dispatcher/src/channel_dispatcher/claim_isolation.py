@@ -7,8 +7,8 @@ reason, and the next claim succeeds.
 import structlog
 
 from channel_dispatcher import store
-from tablebell.outage import describe
-from tablebell.outbox import NO_PAUSE, Failure, Level, Outbox, StatementRefused, blame_row, bury_alone
+from tablebell.outage import StatementRefused, describe, raise_if_outage
+from tablebell.outbox import NO_PAUSE, Failure, Level, OutboxTable, bury_alone
 from tablebell.people import Channel
 from tablebell.postgres import Connection, Pool
 
@@ -19,8 +19,8 @@ MOST_ROWS = 1000
 
 async def bury_refused_rows(pool: Pool, channel: Channel, error: Exception) -> None:
     """`error` is what the claim failed with. Raises an outage if no row turns out to be the cause."""
-    blame_row(error)
-    outbox = Outbox(Level.CHANNEL_SEND)
+    raise_if_outage(error)
+    outbox = OutboxTable(Level.CHANNEL_SEND)
     buried = 0
     async with pool.acquire() as connection:
         for position in await outbox.find_due(connection, channel, limit=MOST_ROWS):
@@ -38,7 +38,7 @@ async def _refusal(connection: Connection, row_id: int) -> Exception | None:
     try:
         await store.try_claim(connection, row_id)
     except Exception as error:
-        blame_row(error)
+        raise_if_outage(error)
         log.exception("row_not_claimed", level=Level.CHANNEL_SEND, id=row_id)
         return error
     finally:

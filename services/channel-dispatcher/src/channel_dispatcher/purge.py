@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from channel_dispatcher import store
 from tablebell.lifecycle import Stop
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxTable
 from tablebell.postgres import Pool
 from tablebell.purging import keep_purging
 
@@ -20,7 +20,7 @@ class Purge:
         self._pool = pool
         self._older_than = timedelta(days=days)
         self._marks_older_than = timedelta(days=mark_days)
-        self._outbox = Outbox(Level.CHANNEL_SEND)
+        self._outbox = OutboxTable(Level.CHANNEL_SEND)
 
     async def run(self, stop: Stop) -> None:
         await keep_purging("retention", self.run_once, EVERY_SECONDS, stop)

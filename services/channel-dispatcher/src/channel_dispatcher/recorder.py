@@ -22,8 +22,8 @@ from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.metrics import MARKS, OUTCOMES
 from channel_dispatcher.settlement import Settlement
-from tablebell.outage import OUTAGES, describe
-from tablebell.outbox import Failure, Level, Outbox, blame_row, bury_alone
+from tablebell.outage import OUTAGES, describe, raise_if_outage
+from tablebell.outbox import Failure, Level, OutboxTable, bury_alone
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 
@@ -39,7 +39,7 @@ class Recorder:
     def __init__(self, pool: Pool, marks: MarkLimit) -> None:
         self._pool = pool
         self._marks = marks
-        self._outbox = Outbox(Level.CHANNEL_SEND)
+        self._outbox = OutboxTable(Level.CHANNEL_SEND)
         self._waiting: list[tuple[Channel, Settlement]] = []
         self._writing: Sequence[tuple[Channel, Settlement]] = ()
         self._wake: dict[Channel, Callable[[], None]] = {}
@@ -118,7 +118,7 @@ class Recorder:
         try:
             return await store.record_if_leased(self._pool, settlements, withheld)
         except Exception as error:
-            blame_row(error)
+            raise_if_outage(error)
             log.exception("record_failed", rows=len(settlements))
             if len(settlements) == 1:
                 return await self._bury(settlements[0], error)

@@ -24,11 +24,11 @@ from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 from tablebell.retry import RetryPolicy
-from tablebell.testing import eventually
+from tablebell.testing import append_rows, eventually
 from tablebell.wakeups import Wakeup
 from tablebell_sandbox.testing import RunningSandbox
 
@@ -69,7 +69,7 @@ class Harness:
                 "message": MESSAGES[channel],
             }
             given.append(row | columns)
-        return await Outbox(Level.CHANNEL_SEND).append(self.pool, given)
+        return await append_rows(self.pool, Level.CHANNEL_SEND, given)
 
     def recorder(self, mark_least: int = 1000) -> Recorder:
         marks = MarkLimit(self.service, share=0.02, window=timedelta(minutes=10), least=mark_least)

@@ -12,10 +12,10 @@ import pytest
 from channel_dispatcher import store
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.settlement import Settlement
-from tablebell.outbox import Level, Outbox, withdraw_channel_sends
+from tablebell.outbox import Level, OutboxTable, withdraw_channel_sends
 from tablebell.people import Channel, UserType
 from tablebell.retry import RetryPolicy
-from tablebell.testing import eventually
+from tablebell.testing import append_rows, eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
 from .harness import MESSAGES, Harness
@@ -55,7 +55,7 @@ async def tell(
             "recipient": "+393330000005",
             "message": {**MESSAGES[SMS], "text": text},
         }
-        (row_id,) = await Outbox(Level.CHANNEL_SEND).append(connection, [row])
+        (row_id,) = await append_rows(connection, Level.CHANNEL_SEND, [row])
     return row_id
 
 
@@ -168,7 +168,7 @@ async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(ha
     )
     async with harness.dispatching(SMS):
         await harness.settled(second)
-        await Outbox(Level.CHANNEL_SEND).requeue(harness.pool, [first])
+        await OutboxTable(Level.CHANNEL_SEND).requeue(harness.pool, [first])
         (row,) = await harness.settled(first)
     assert outcome(row) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
     assert arrivals(harness) == [(1, 2)]

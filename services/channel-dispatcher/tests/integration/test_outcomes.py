@@ -9,7 +9,7 @@ import pytest
 
 from channel_dispatcher.metrics import OUTCOMES
 from channel_dispatcher.store import measure_channels
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxTable
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.retry import RetryPolicy
 from tablebell.testing import eventually
@@ -223,7 +223,7 @@ async def test_a_requeued_row_is_tried_again_and_its_success_clears_the_mark(har
     async with harness.dispatching(SMS):
         await harness.settled(row_id)
         assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 1
-        await Outbox(Level.CHANNEL_SEND).requeue(harness.pool, [row_id])
+        await OutboxTable(Level.CHANNEL_SEND).requeue(harness.pool, [row_id])
         (row,) = await harness.settled(row_id)
     assert row["outcome"] == "SENT"
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0

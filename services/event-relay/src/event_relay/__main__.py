@@ -12,17 +12,16 @@ from event_relay.recorder import Recorder
 from event_relay.relay import Relay
 from event_relay.settings import Settings
 from tablebell.health import Health
-from tablebell.lifecycle import Stop, run
-from tablebell.logs import configure_logs
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, Outbox
+from tablebell.lifecycle import Stop
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxQueue
 from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
 from tablebell.purging import keep_purging
 from tablebell.rabbit import Publisher, open_broker
 from tablebell.retry import RetryPolicy
+from tablebell.service import run_service
 from tablebell.settings import load
 from tablebell.topology import declare_events
-from tablebell.tracing import configure_tracing
 from tablebell.wakeups import WakeupListener
 from tablebell.web import health_app, serve
 
@@ -37,7 +36,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         open_broker(settings.amqp_url, SERVICE, for_publishing=True) as broker,
         asyncio.TaskGroup() as tasks,
     ):
-        outbox = Outbox(Level.EVENT)
+        outbox = OutboxQueue(Level.EVENT)
         listener = WakeupListener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
         partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, release_orphans, wakeup)
@@ -72,9 +71,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 
 def main() -> int:
     settings = load(Settings, SERVICE)
-    configure_logs(SERVICE, settings.log_level)
-    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
-    return run(partial(serve_until, settings), settings.drain_seconds)
+    return run_service(SERVICE, settings, partial(serve_until, settings))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from event_relay import metrics, store
 from event_relay.relay import Relay
-from tablebell.outbox import Outbox
+from tablebell.outbox import OutboxTable
 from tablebell.partitions import Partitions
 from tablebell.postgres import Pool
 
@@ -12,7 +12,7 @@ STATUSES = ("PENDING", "PROCESSING", "FAILED", "DEAD")
 
 
 class Gauges:
-    def __init__(self, pool: Pool, outbox: Outbox, relay: Relay, partitions: Partitions) -> None:
+    def __init__(self, pool: Pool, outbox: OutboxTable, relay: Relay, partitions: Partitions) -> None:
         self._pool = pool
         self._outbox = outbox
         self._relay = relay

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import structlog
 
 from event_relay import metrics, store
-from tablebell.outage import describe
-from tablebell.outbox import blame_row
+from tablebell.outage import describe, raise_if_outage
 from tablebell.postgres import Connection
 
 log = structlog.get_logger(__name__)
@@ -24,7 +23,7 @@ async def release_orphans(connection: Connection, partitions: Sequence[int]) -> 
     try:
         await store.release_orphans(connection, ids)
     except Exception as error:
-        blame_row(error)
+        raise_if_outage(error)
         log.exception("orphans_not_released", events=len(ids))
         for row_id in ids:
             await _release(connection, row_id)
@@ -34,7 +33,7 @@ async def _release(connection: Connection, row_id: int) -> None:
     try:
         await store.release_orphans(connection, [row_id])
     except Exception as error:  # noqa: BLE001 - whatever the database says of it, the other rows are released
-        blame_row(error)
+        raise_if_outage(error)
         await _bury(connection, row_id, f"the row could not be put back: {describe(error)}")
 
 
@@ -42,7 +41,7 @@ async def _bury(connection: Connection, row_id: int, reason: str) -> None:
     try:
         buried = await store.bury_orphan(connection, row_id, reason)
     except Exception as error:
-        blame_row(error)
+        raise_if_outage(error)
         log.exception("row_not_buried", id=row_id, reason=reason)
     else:
         if buried:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import structlog
 
 from event_relay import metrics, store
-from tablebell.outbox import Outbox
+from tablebell.outbox import OutboxTable
 from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
@@ -14,7 +14,7 @@ BITE = 1000
 
 
 class Purge:
-    def __init__(self, pool: Pool, outbox: Outbox, retention: timedelta) -> None:
+    def __init__(self, pool: Pool, outbox: OutboxTable, retention: timedelta) -> None:
         self._pool = pool
         self._outbox = outbox
         self._retention = retention

@@ -14,8 +14,8 @@ import structlog
 
 from event_relay import metrics
 from event_relay.ordered_publisher import BatchResult
-from tablebell.outage import OUTAGES, describe
-from tablebell.outbox import Batch, Failure, Outbox, blame_row, bury_alone
+from tablebell.outage import OUTAGES, describe, raise_if_outage
+from tablebell.outbox import Batch, Failure, OutboxQueue, bury_alone
 from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
@@ -27,7 +27,7 @@ Write: TypeAlias = Callable[[Batch, Sequence[Failure]], Awaitable[None]]
 
 
 class Recorder:
-    def __init__(self, pool: Pool, outbox: Outbox, max_attempts: int) -> None:
+    def __init__(self, pool: Pool, outbox: OutboxQueue, max_attempts: int) -> None:
         self._pool = pool
         self._outbox = outbox
         self._max_attempts = max_attempts
@@ -76,7 +76,7 @@ class Recorder:
         try:
             await write()
         except Exception as error:
-            blame_row(error)
+            raise_if_outage(error)
             raise
 
     async def _complete(self, batch: Batch, rows: Sequence[Failure]) -> None:

@@ -18,7 +18,8 @@ from event_relay.ordered_publisher import OrderedPublisher
 from event_relay.recorder import Recorder
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Batch, Outbox, Position, blame_row, claim_one_by_one
+from tablebell.outage import raise_if_outage
+from tablebell.outbox import Batch, OutboxQueue, Position, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.postgres import Pool
 from tablebell.rabbit import Broker
@@ -38,7 +39,7 @@ class Relay:
         self,
         *,
         pool: Pool,
-        outbox: Outbox,
+        outbox: OutboxQueue,
         broker: Broker,
         publisher: OrderedPublisher,
         recorder: Recorder,
@@ -106,7 +107,7 @@ class Relay:
                 self._pool, partitions, limit=self._batch_size, lease=self._lease, after=after, token=token
             )
         except Exception as error:
-            blame_row(error)
+            raise_if_outage(error)
             log.exception("claim_failed")
         async with self._pool.acquire() as connection:
             return await claim_one_by_one(

@@ -4,8 +4,9 @@ from typing import Any
 
 import asyncpg
 
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level
 from tablebell.postgres import Pool
+from tablebell.testing import append_rows
 from tablebell.wakeups import WakeupSender
 
 OPEN_OR_DEAD = ("PENDING", "PROCESSING", "FAILED", "DEAD")
@@ -24,11 +25,10 @@ def event(aggregate: int, version: int, **columns: Any) -> dict[str, Any]:
 class Source:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._outbox = Outbox(Level.EVENT)
         self._announcer = WakeupSender(pool)
 
     async def commit(self, *events: dict[str, Any]) -> list[int]:
-        ids = await self._outbox.append(self._pool, events)
+        ids = await append_rows(self._pool, Level.EVENT, events)
         self._announcer.announce(Level.EVENT)
         return ids
 

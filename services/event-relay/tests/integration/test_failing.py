@@ -7,7 +7,7 @@ import aio_pika
 import pytest
 from pydantic import SecretStr
 
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxTable
 from tablebell.postgres import Pool
 from tablebell.testing import Database, eventually
 from tablebell.topology import EVENT_EXCHANGE
@@ -104,7 +104,7 @@ async def test_after_five_attempts_an_event_is_dead_lets_the_others_go_on_and_ca
         assert (await source.row(head))["status"] == "DEAD"
 
         await bind_elsewhere(amqp_url)
-        await Outbox(Level.EVENT).requeue(pool, [head])
+        await OutboxTable(Level.EVENT).requeue(pool, [head])
         await source.commit(event(2, 1))
         await eventually(lambda: source.all_are("PUBLISHED"))
 

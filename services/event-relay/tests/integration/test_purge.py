@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from event_relay import store
 from event_relay.purge import BITE, Purge
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxTable
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually
 
@@ -31,7 +31,7 @@ EIGHT_DAYS, SIX_DAYS, WEEK = timedelta(days=8), timedelta(days=6), timedelta(day
 
 
 def purge_of(pool: Pool) -> Purge:
-    return Purge(pool, Outbox(Level.EVENT), WEEK)
+    return Purge(pool, OutboxTable(Level.EVENT), WEEK)
 
 
 async def test_a_relay_deletes_what_is_past_its_retention_in_bounded_bites_and_leaves_the_rest(

@@ -17,8 +17,7 @@ from notification_fanout.purge import Purge
 from notification_fanout.settings import Settings
 from tablebell import wakeups
 from tablebell.health import Health
-from tablebell.lifecycle import Stop, run
-from tablebell.logs import configure_logs
+from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
 from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level
 from tablebell.partitions import PARTITIONS, Partitions
@@ -27,9 +26,9 @@ from tablebell.postgres import Connection, check, open_pool
 from tablebell.purging import keep_purging
 from tablebell.rabbit import Consumer, open_broker
 from tablebell.retry import RetryPolicy
+from tablebell.service import run_service
 from tablebell.settings import load
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
-from tablebell.tracing import configure_tracing
 from tablebell.wakeups import Wakeup, open_wakeup_sender
 from tablebell.web import health_app, serve
 
@@ -123,9 +122,7 @@ async def nothing_to_free(_connection: Connection, _partitions: Sequence[int]) -
 
 def main() -> int:
     settings = load(Settings, SERVICE)
-    configure_logs(SERVICE, settings.log_level)
-    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
-    return run(partial(serve_until, settings), settings.drain_seconds)
+    return run_service(SERVICE, settings, partial(serve_until, settings))
 
 
 if __name__ == "__main__":

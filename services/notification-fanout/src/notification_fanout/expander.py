@@ -32,8 +32,8 @@ from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION
 from notification_fanout.notifications import EventNotification
 from notification_fanout.render import Wording
 from tablebell.frames import AddressedFrame, address, addressed
-from tablebell.outage import describe
-from tablebell.outbox import Batch, Failure, Level, Outbox, blame_row, bury_alone, claim_one_by_one
+from tablebell.outage import describe, raise_if_outage
+from tablebell.outbox import Batch, Failure, Level, OutboxQueue, bury_alone, claim_one_by_one
 from tablebell.partitions import Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
@@ -82,7 +82,7 @@ class Expander:
         self._lease = lease
         self._retry = retry
         self._linger_seconds = linger_seconds
-        self._outbox = Outbox(Level.NOTIFICATION)
+        self._outbox = OutboxQueue(Level.NOTIFICATION)
 
     async def run_once(self) -> bool:
         """One batch; True when there may be more at once.
@@ -100,7 +100,7 @@ class Expander:
         try:
             written, more = await self._expand_batch(partitions, self._outbox.claim, self._expand_and_settle)
         except Exception as error:
-            blame_row(error)
+            raise_if_outage(error)
             log.exception("expansion_failed")
             claim = partial(claim_one_by_one, self._outbox)
             written, more = await self._expand_batch(partitions, claim, self._expand_one_by_one)
@@ -125,7 +125,7 @@ class Expander:
                 async with connection.transaction():
                     written += await self._expand_and_settle(connection, [row], token)
             except Exception as error:
-                blame_row(error)
+                raise_if_outage(error)
                 log.exception("row_not_expanded", outbox_id=row["id"], notification_id=row["notification_id"])
                 await self._fail(connection, row, token, describe(error))
         return written
@@ -151,7 +151,7 @@ class Expander:
             async with connection.transaction():
                 statuses = await self._outbox.fail_if_leased(connection, [failure], token, self._retry.max_attempts)
         except Exception as error_of_record:
-            blame_row(error_of_record)
+            raise_if_outage(error_of_record)
             log.exception("failure_not_recorded", outbox_id=row["id"])
             buried = await bury_alone(self._outbox, connection, failure, token=token)
             statuses = {row["id"]: "DEAD"} if buried else {}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from notification_fanout.metrics import OUTBOX_OLDEST, OUTBOX_ROWS, OVERDUE
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxTable
 from tablebell.postgres import Pool
 
 STATUSES = ("PENDING", "PROCESSING", "FAILED", "DEAD")
@@ -12,7 +12,7 @@ STATUSES = ("PENDING", "PROCESSING", "FAILED", "DEAD")
 class Gauges:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._outbox = Outbox(Level.NOTIFICATION)
+        self._outbox = OutboxTable(Level.NOTIFICATION)
 
     async def refresh(self) -> None:
         async with self._pool.acquire() as connection:

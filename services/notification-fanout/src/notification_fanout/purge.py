@@ -10,7 +10,7 @@ import structlog
 
 from notification_fanout import store
 from notification_fanout.metrics import PURGED
-from tablebell.outbox import Level, Outbox
+from tablebell.outbox import Level, OutboxTable
 from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ class Purge:
         self._pool = pool
         self._retention = retention
         self._limit = limit
-        self._outbox = Outbox(Level.NOTIFICATION)
+        self._outbox = OutboxTable(Level.NOTIFICATION)
 
     async def run_once(self) -> bool:
         async with self._pool.acquire() as connection, connection.transaction():

@@ -8,12 +8,11 @@ from reservation_api.app import build_app
 from reservation_api.idempotency import Idempotency
 from reservation_api.settings import Settings
 from tablebell.health import Health
-from tablebell.lifecycle import Stop, run
-from tablebell.logs import configure_logs
+from tablebell.lifecycle import Stop
 from tablebell.postgres import check, open_pool
 from tablebell.purging import keep_purging
+from tablebell.service import run_service
 from tablebell.settings import load
-from tablebell.tracing import configure_tracing
 from tablebell.wakeups import open_wakeup_sender
 from tablebell.web import serve
 
@@ -37,9 +36,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 
 def main() -> int:
     settings = load(Settings, SERVICE)
-    configure_logs(SERVICE, settings.log_level)
-    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
-    return run(partial(serve_until, settings), settings.drain_seconds)
+    return run_service(SERVICE, settings, partial(serve_until, settings))
 
 
 if __name__ == "__main__":

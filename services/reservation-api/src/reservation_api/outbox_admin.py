@@ -18,7 +18,7 @@ from reservation_api.problem import Problem, ProblemType
 from reservation_api.schemas import Body, Id, Text
 from reservation_api.transaction import in_transaction
 from tablebell.events import CamelModel
-from tablebell.outbox import Count, CountDone, Level, Outbox
+from tablebell.outbox import Count, CountDone, Level, OutboxTable
 from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
 from tablebell.wakeups import WakeupSender
@@ -92,7 +92,7 @@ class OutboxAdmin:
     def __init__(self, pool: Pool, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
         self._announcer = wakeup_sender
-        self._outboxes = {level: Outbox(level) for level in LEVELS}
+        self._outboxes = {level: OutboxTable(level) for level in LEVELS}
 
     async def counts(self) -> OutboxCounts:
         now = datetime.now(UTC)
@@ -168,7 +168,7 @@ class OutboxAdmin:
         return answer
 
 
-async def _change(outbox: Outbox, connection: Connection, intent: Intent, ids: Sequence[int]) -> list[int]:
+async def _change(outbox: OutboxTable, connection: Connection, intent: Intent, ids: Sequence[int]) -> list[int]:
     if intent == "discard":
         return await outbox.discard(connection, ids)
     try:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import httpx
 
 from tablebell.events import ReservationData
-from tablebell.outbox import Failure, Level, Outbox
+from tablebell.outbox import Failure, Level, OutboxQueue
 from tablebell.postgres import Pool
 from tablebell.testing import eventually
 
@@ -64,7 +64,7 @@ async def test_a_reminder_that_a_relay_holds_is_withdrawn_and_planned_anew(
     reservation = (await ask(anna))["id"]
     await giulia.post(f"/restaurant/reservation/{reservation}/accept")
     await pool.execute("UPDATE event_outbox SET available_at = now() WHERE schedule_key = 'reminder-24h'")
-    outbox = Outbox(Level.EVENT)
+    outbox = OutboxQueue(Level.EVENT)
     batch = await outbox.claim(pool, list(range(16)), limit=100, lease=timedelta(seconds=30))
     (locked,) = [row["id"] for row in batch.rows if row["event_type"] == "RESERVATION_REMINDER_DUE"]
 
@@ -88,7 +88,7 @@ async def test_a_reminder_that_is_being_claimed_is_withdrawn_when_the_claim_is_d
     await giulia.post(f"/restaurant/reservation/{reservation}/accept")
     await pool.execute("UPDATE event_outbox SET available_at = now() WHERE schedule_key = 'reminder-24h'")
     async with pool.acquire() as relay, relay.transaction():
-        await Outbox(Level.EVENT).claim(relay, list(range(16)), limit=100, lease=timedelta(seconds=30))
+        await OutboxQueue(Level.EVENT).claim(relay, list(range(16)), limit=100, lease=timedelta(seconds=30))
         cancelling = asyncio.create_task(anna.post(f"/customer/reservation/{reservation}/cancel"))
         await eventually(lambda: waits_for_a_lock(pool))
     assert (await cancelling).status_code == 200
@@ -105,7 +105,7 @@ async def test_a_reminder_that_is_requeued_at_the_same_time_does_not_fail_the_ac
     )
     await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 5})
     async with pool.acquire() as operator, operator.transaction():
-        assert await Outbox(Level.EVENT).requeue(operator, [dead]) == [dead]
+        assert await OutboxQueue(Level.EVENT).requeue(operator, [dead]) == [dead]
         accepting = asyncio.create_task(giulia.post(f"/restaurant/reservation/{reservation}/accept"))
         await eventually(lambda: waits_for_a_lock(pool))
     assert (await accepting).status_code == 200

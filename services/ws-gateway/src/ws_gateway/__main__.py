@@ -5,12 +5,11 @@ import sys
 from functools import partial
 
 from tablebell.health import Health
-from tablebell.lifecycle import Stop, run
-from tablebell.logs import configure_logs
+from tablebell.lifecycle import Stop
 from tablebell.rabbit import open_broker
+from tablebell.service import run_service
 from tablebell.settings import load
 from tablebell.tokens import TokenVerifier
-from tablebell.tracing import configure_tracing
 from ws_gateway.connection_timer import run_connection_timer
 from ws_gateway.drain import close_gradually, wait_until_closed
 from ws_gateway.frame_consumer import FrameConsumer
@@ -57,9 +56,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 
 def main() -> int:
     settings = load(Settings, SERVICE)
-    configure_logs(SERVICE, settings.log_level)
-    configure_tracing(SERVICE, settings.otel_exporter_otlp_endpoint)
-    return run(partial(serve_until, settings), settings.drain_seconds)
+    return run_service(SERVICE, settings, partial(serve_until, settings))
 
 
 if __name__ == "__main__":

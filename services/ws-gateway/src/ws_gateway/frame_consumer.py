@@ -14,7 +14,7 @@ from aiormq.abc import DeliveredMessage
 
 from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit import Broker, BrokerUnavailable
-from tablebell.rabbit.connection import ANSWER_SECONDS, close_channel, own_cancellation
+from tablebell.rabbit.connection import ANSWER_SECONDS, cancellation_as_outage, close_channel
 from tablebell.rabbit.subscription import subscribed
 from tablebell.topology import LIVE_EXCHANGE, declare_live
 from tablebell.tracing import SpanKind, spanned
@@ -43,7 +43,7 @@ class FrameConsumer:
         """Consume forever. Open a new channel when one is lost."""
         while True:
             try:
-                with own_cancellation():
+                with cancellation_as_outage():
                     await self._consume()
             except BrokerUnavailable:
                 await asyncio.sleep(0.1)

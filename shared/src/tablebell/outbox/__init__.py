@@ -1,17 +1,8 @@
-"""The outbox: one engine for L0, L1 and L2."""
+"""The outbox tables: OutboxQueue claims and settles rows on L0 and L1, OutboxTable operates on all three levels."""
 
-from tablebell.outbox.isolation import NO_PAUSE, StatementRefused, blame_row, bury_alone, claim_one_by_one
-from tablebell.outbox.outbox import (
-    CLAIM_PLANNER_SETTINGS,
-    START,
-    Batch,
-    Count,
-    CountDone,
-    Failure,
-    Level,
-    Outbox,
-    Position,
-)
+from tablebell.outbox.isolation import bury_alone, claim_one_by_one
+from tablebell.outbox.queue import CLAIM_PLANNER_SETTINGS, Batch, OutboxQueue
+from tablebell.outbox.table import NO_PAUSE, START, Count, CountDone, Failure, Level, OutboxTable, Position
 from tablebell.outbox.withdrawal import withdraw_channel_sends
 
 __all__ = [
@@ -23,10 +14,9 @@ __all__ = [
     "CountDone",
     "Failure",
     "Level",
-    "Outbox",
+    "OutboxQueue",
+    "OutboxTable",
     "Position",
-    "StatementRefused",
-    "blame_row",
     "bury_alone",
     "claim_one_by_one",
     "withdraw_channel_sends",

@@ -1,71 +1,47 @@
-"""Isolation of a row that breaks its batch: the row is buried with the reason, and the others go on.
+"""Isolation of a row that breaks its batch: the row is buried with the reason, and the other rows continue.
 
 One statement serves a whole batch, so one row that the database refuses (a violated constraint, a damaged page, a
-trigger) fails the statement for all. After such an error the work is done again row by row.
-
-Only an error that a row can cause is treated like that. Any other error of the database (a missing right, a missing
-column) concerns every row: it is an outage, it is waited out, and no row is buried for it.
+trigger) fails the statement for all rows. After such an error the work is repeated row by row. An outage is raised and
+buries nothing (`tablebell.outage`).
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 from uuid import UUID, uuid4
 
 import asyncpg
 import structlog
 
-from tablebell.outage import OUTAGES, describe
-from tablebell.outbox.outbox import START, Batch, Failure, Outbox, Position
+from tablebell.outage import describe, raise_if_outage
+from tablebell.outbox.queue import Batch, OutboxQueue
+from tablebell.outbox.table import NO_PAUSE, START, Failure, OutboxTable, Position
 from tablebell.postgres import Connection, Executor
 
 log = structlog.get_logger(__name__)
 
-NO_PAUSE = timedelta(0)
-
-CAUSED_BY_A_ROW = (
-    "22",  # data exception
-    "23",  # integrity constraint violation
-    "P0",  # raised by a trigger
-    "XX001",  # data corrupted
-    "XX002",  # index corrupted
-)
-"""SQLSTATEs and their classes."""
-
-
-class StatementRefused(ConnectionError):
-    """The database refuses a statement, and no row is to blame: an outage."""
-
-
-def blame_row(error: Exception) -> None:
-    """Returns if a row can be the cause of `error`; otherwise raises an outage."""
-    if isinstance(error, OUTAGES):
-        raise error
-    if isinstance(error, asyncpg.PostgresError) and not str(error.sqlstate).startswith(CAUSED_BY_A_ROW):
-        raise StatementRefused(describe(error)) from error
-
 
 async def claim_one_by_one(
-    outbox: Outbox,
+    outbox: OutboxQueue,
     connection: Connection,
-    scope: Any,
+    partitions: Sequence[int],
     *,
     limit: int,
     lease: timedelta,
     after: Position = START,
     token: UUID | None = None,
 ) -> Batch:
-    """As `Outbox.claim`, with one statement per row. A row that cannot be leased is buried."""
+    """Claim like `OutboxQueue.claim`, with one statement per row. A row that cannot be leased is buried."""
     token = token or uuid4()
-    due = await outbox.find_due(connection, scope, limit=limit, after=after)
+    due = await outbox.find_due(connection, partitions, limit=limit, after=after)
     leased: list[asyncpg.Record] = []
     held: list[asyncpg.Record] = []
     for position in due:
-        just_before = Position(position.due, position.id - 1)
+        before_it = Position(position.due, position.id - 1)
         try:
             async with connection.transaction():
-                one = await outbox.claim(connection, scope, limit=1, lease=lease, after=just_before, token=token)
+                one = await outbox.claim(connection, partitions, limit=1, lease=lease, after=before_it, token=token)
         except Exception as error:
-            blame_row(error)
+            raise_if_outage(error)
             log.exception("row_not_claimed", level=outbox.level, id=position.id)
             failure = Failure(position.id, f"the row could not be claimed: {describe(error)}", NO_PAUSE)
             await bury_alone(outbox, connection, failure)
@@ -75,11 +51,11 @@ async def claim_one_by_one(
     return Batch(token, leased, max(due, default=after), more=len(due) >= limit, held=held)
 
 
-async def bury_alone(outbox: Outbox, connection: Executor, failure: Failure, *, token: UUID | None = None) -> bool:
-    """Whether the row is buried: under the lease of `token`, or without one if nobody has leased it.
+async def bury_alone(outbox: OutboxTable, connection: Executor, failure: Failure, *, token: UUID | None = None) -> bool:
+    """Bury one row under the lease of `token`, or without a token if it is not leased. Returns whether it is buried.
 
-    A row that cannot even be buried stays as it is. It is met again when its lease ends or at the next sweep, and stops
-    nobody until then.
+    A row that cannot be buried stays as it is and blocks no other row. It is tried again when its lease ends, or by the
+    next claim.
     """
     try:
         if isinstance(connection, asyncpg.Pool):
@@ -88,7 +64,7 @@ async def bury_alone(outbox: Outbox, connection: Executor, failure: Failure, *, 
             async with connection.transaction():
                 buried = await _bury(outbox, connection, failure, token)
     except Exception as error:
-        blame_row(error)
+        raise_if_outage(error)
         log.exception("row_not_buried", level=outbox.level, id=failure.id, reason=failure.error)
         return False
     if buried:
@@ -96,7 +72,7 @@ async def bury_alone(outbox: Outbox, connection: Executor, failure: Failure, *, 
     return bool(buried)
 
 
-async def _bury(outbox: Outbox, connection: Executor, failure: Failure, token: UUID | None) -> list[int]:
+async def _bury(outbox: OutboxTable, connection: Executor, failure: Failure, token: UUID | None) -> list[int]:
     if token is None:
         return await outbox.bury_if_free(connection, [failure])
     return await outbox.bury_if_leased(connection, [failure], token)

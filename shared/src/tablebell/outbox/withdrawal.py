@@ -1,8 +1,8 @@
-"""Withdraws channel sends (L2) that need not be sent any more, each with its reason.
+"""Withdraws channel sends (L2) that are obsolete, each with its reason.
 
-The API calls this when a decision settles a question, and the fan-out when a later event settles or supersedes what was
-told before. The lock of the event_notification rows comes first: an expansion of the same notification has written its
-rows by then, or it sees the decision or the later event and writes them as withdrawn.
+The API calls it when a decision resolves a shared notification, and the fan-out when a later event resolves or
+supersedes an earlier one. The caller locks the event_notification rows first: a concurrent expansion of the same
+notification has either written its rows before, or sees the change and writes them as withdrawn.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Partitions: who of the replicas works on what."""
+"""Partitions: which replica works on which part of an outbox."""
 
 from tablebell.partitions.assignment import PARTITIONS
 from tablebell.partitions.partitions import Partitions

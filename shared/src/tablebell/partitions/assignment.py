@@ -1,6 +1,6 @@
-"""Who sits at the table and who owns what, and what follows from it for us. Pure.
+"""The members and the owners of the partitions, and what one member has to acquire or release. Pure.
 
-Everybody reads the same locks and comes to the same shares, so that nobody has to lead.
+All members read the same locks and compute the same shares, so no leader is needed.
 """
 
 from collections.abc import Iterable
@@ -8,42 +8,42 @@ from dataclasses import dataclass
 from typing import Self
 
 PARTITIONS = 16
-FIRST_SEAT = 1000
-LAST_SEAT = 1999
+FIRST_MEMBER = 1000
+LAST_MEMBER = 1999
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    seats: tuple[int, ...]
-    """Everybody's, by number."""
-    seat: int
-    """Ours."""
+    members: tuple[int, ...]
+    """The lock keys of all members, sorted."""
+    member: int
+    """Our key."""
     owned: tuple[int, ...]
     """Our partitions."""
     free: tuple[int, ...]
-    """Nobody's."""
+    """The partitions without an owner."""
 
     @classmethod
     def read(cls, locks: Iterable[tuple[int, bool]]) -> Self:
-        """From the keys that are locked in our namespace, each with whether it is ours."""
+        """From the locked keys of our namespace, each with whether the lock is ours."""
         keys = dict(locks)
-        seats = tuple(sorted(key for key in keys if FIRST_SEAT <= key <= LAST_SEAT))
+        members = tuple(sorted(key for key in keys if FIRST_MEMBER <= key <= LAST_MEMBER))
         return cls(
-            seats=seats,
-            seat=next(seat for seat in seats if keys[seat]),
+            members=members,
+            member=next(member for member in members if keys[member]),
             owned=tuple(partition for partition in range(PARTITIONS) if keys.get(partition)),
             free=tuple(partition for partition in range(PARTITIONS) if partition not in keys),
         )
 
     @property
     def rank(self) -> int:
-        return self.seats.index(self.seat)
+        return self.members.index(self.member)
 
     @property
     def share(self) -> int:
-        """The shares differ by one at most, and add up to all partitions."""
-        each, over = divmod(PARTITIONS, len(self.seats))
-        return each + (self.rank < over)
+        """How many partitions are due to us. Shares differ by one at most and add up to all partitions."""
+        each, remainder = divmod(PARTITIONS, len(self.members))
+        return each + (self.rank < remainder)
 
     @property
     def surplus(self) -> list[int]:
@@ -51,19 +51,19 @@ class Assignment:
 
     @property
     def wanted(self) -> list[int]:
-        """What to try to take: everyone begins elsewhere in what is free, so as not to meet."""
-        begin = self.rank * len(self.free) // len(self.seats)
-        turned = self.free[begin:] + self.free[:begin]
-        return list(turned[: max(0, self.share - len(self.owned))])
+        """The free partitions to try. Each member starts at a different one, so that they rarely compete."""
+        start = self.rank * len(self.free) // len(self.members)
+        rotated = self.free[start:] + self.free[:start]
+        return list(rotated[: max(0, self.share - len(self.owned))])
 
     @property
-    def is_whole(self) -> bool:
-        """We are alone with everything: nothing can change without a word to us."""
+    def owns_all(self) -> bool:
+        """We are the only member: every change from here is announced."""
         return len(self.owned) == PARTITIONS
 
     @property
-    def neighbour(self) -> int | None:
-        """Whose death is ours to notice."""
-        if len(self.seats) == 1:
+    def next_member(self) -> int | None:
+        """The member that we watch: the one after us in the ring."""
+        if len(self.members) == 1:
             return None
-        return self.seats[(self.rank + 1) % len(self.seats)]
+        return self.members[(self.rank + 1) % len(self.members)]

@@ -1,15 +1,16 @@
-"""Which partitions are ours: replicas share them out between themselves, and each has one owner at a time.
+"""The partitions that this replica owns: replicas divide them among themselves, and each partition has one owner.
 
-A partition is owned through a session-level advisory lock `(namespace, partition)`, held on a connection of its own, so
-that PostgreSQL gives it up for an owner that dies, at that moment. A member also holds a seat, `(namespace, 1000 + n)`:
-the seats tell how many share, and so each member's part.
+A partition is owned by a session-level advisory lock `(namespace, partition)` on a connection of its own, so that
+PostgreSQL releases it as soon as the owner's connection ends. A member also locks a key of its own,
+`(namespace, 1000 + n)`: the number of these keys is the number of members, and gives each member's share.
 
-Who joins, leaves or gives something up announces it, on the connection that holds the locks: as long as that stands,
-nothing announced is missed, and when it falls, so does the ownership. So a member that has everything asks nothing. One
-that dies announces nothing, so each member waits for the lock of the seat after its own, in a ring.
+A member that joins, leaves or releases partitions sends a notification. Members listen on the connection that holds
+their locks: while it is open no notification is missed, and when it is lost the ownership is lost too. So a member that
+owns all partitions never polls. A crashed member sends nothing, so each member waits for the lock of the next one, in a
+ring (`PeerWatch`).
 
-The locks share out the work; they are no fence. An owner that does not know yet that it lost a partition does no harm,
-since it shows a lease's token with whatever it writes.
+The locks divide the work; they are no fencing. An owner that has lost a partition without knowing it does no harm,
+because every write needs the token of a lease.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from pydantic import SecretStr
 
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe
-from tablebell.partitions.assignment import FIRST_SEAT, LAST_SEAT, Assignment
+from tablebell.partitions.assignment import FIRST_MEMBER, LAST_MEMBER, Assignment
 from tablebell.partitions.peer_watch import PeerWatch
 from tablebell.postgres import Connection, connect
 from tablebell.sqlfile import load_queries
@@ -31,8 +32,8 @@ from tablebell.wakeups import Wakeup
 log = structlog.get_logger(__name__)
 
 RECONNECT_SECONDS = 0.5
-SURVEY_SECONDS = 30.0
-FOR_EVER = 86_400.0
+POLL_SECONDS = 30.0
+POLL_SECONDS_ALONE = 86_400.0
 
 SQL = load_queries("tablebell.partitions", "sql", "locks.sql")
 
@@ -40,26 +41,26 @@ OnAcquired = Callable[[Connection, Sequence[int]], Awaitable[object]]
 
 
 class Partitions:
-    """`adopt` runs when partitions have become ours, before they count as owned: to free what their last owner held
-    when it died. `wakeup` is called when there are more of them than before."""
+    """`on_acquired` runs after partitions are locked and before they count as owned: it releases the leases of an owner
+    that crashed. `wakeup` is set when partitions were added."""
 
-    def __init__(self, url: SecretStr, service: str, namespace: int, adopt: OnAcquired, wakeup: Wakeup) -> None:
+    def __init__(self, url: SecretStr, service: str, namespace: int, on_acquired: OnAcquired, wakeup: Wakeup) -> None:
         self._url = url
         self._service = service
         self._namespace = namespace
         self._channel = f"partitions_{namespace}"
-        self._adopt = adopt
+        self._on_acquired = on_acquired
         self._wakeup = wakeup
         self._change = Wakeup()
         self._uses: set[asyncio.Future[None]] = set()
-        self._vigil = PeerWatch(url, service, namespace, self._channel)
-        self._seats: tuple[int, ...] = ()
+        self._peer_watch = PeerWatch(url, service, namespace, self._channel)
+        self._members: tuple[int, ...] = ()
         self.owned: frozenset[int] = frozenset()
         self.joined = False
 
     @contextmanager
     def use(self) -> Iterator[frozenset[int]]:
-        """What is ours now; none of it is handed over before the work on it is done."""
+        """The partitions that we own. None of them is released before the block ends."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._uses.add(done)
         try:
@@ -69,83 +70,84 @@ class Partitions:
             done.set_result(None)
 
     async def check(self) -> None:
-        """Raises while we have no seat."""
+        """Raises while we are not a member."""
         if not self.joined:
             raise ConnectionError("not a member: no partition can be owned")
 
     async def run(self, stop: Stop) -> None:
         while not stop.requested:
             try:
-                await self._belong(stop)
+                await self._run_session(stop)
             except OUTAGES as outage:
                 log.warning("membership_lost", error=describe(outage))
                 await stop.sleep(RECONNECT_SECONDS)
 
-    async def _belong(self, stop: Stop) -> None:
-        await self._quiet()  # or we would take from ourselves, as from the dead, what we are still about to finish
+    async def _run_session(self, stop: Stop) -> None:
+        # Otherwise on_acquired would release the leases of work that this process is still finishing.
+        await self._wait_for_uses()
         connection = await connect(self._url, f"{self._service} partitions")
         try:
-            connection.add_termination_listener(self._on_loss)
+            connection.add_termination_listener(self._on_connection_lost)
             await connection.add_listener(self._channel, self._on_notify)
-            await connection.fetchval(SQL["take_seat"], self._namespace, FIRST_SEAT, LAST_SEAT)
+            await connection.fetchval(SQL["join"], self._namespace, FIRST_MEMBER, LAST_MEMBER)
             await connection.execute(SQL["announce"], self._channel)
             self.joined = True
             while not stop.requested:
-                seating = await self._settle(connection)
-                self._vigil.watch(seating.neighbour)
-                await self._change.wait(FOR_EVER if seating.is_whole else SURVEY_SECONDS, stop)
+                assignment = await self._rebalance(connection)
+                self._peer_watch.watch(assignment.next_member)
+                await self._change.wait(POLL_SECONDS_ALONE if assignment.owns_all else POLL_SECONDS, stop)
             await self._leave(connection)
         finally:
-            self._forget()
-            await self._vigil.end()
+            self._reset()
+            await self._peer_watch.close()
             with contextlib.suppress(*OUTAGES):
                 await connection.close(timeout=1.0)
 
-    async def _settle(self, connection: Connection) -> Assignment:
-        """Give up what is beyond our share, or take of what is free until we have it."""
+    async def _rebalance(self, connection: Connection) -> Assignment:
+        """Release the partitions beyond our share, or acquire free ones up to it."""
         while True:
-            locks = await connection.fetch(SQL["survey"], self._namespace, FIRST_SEAT)
-            seating = Assignment.read((lock["key"], lock["mine"]) for lock in locks)
-            departed, self._seats = set(self._seats) - set(seating.seats), seating.seats
+            locks = await connection.fetch(SQL["find_locks"], self._namespace, FIRST_MEMBER)
+            assignment = Assignment.read((lock["key"], lock["mine"]) for lock in locks)
+            departed, self._members = set(self._members) - set(assignment.members), assignment.members
             if departed:
-                # It may have died before anybody watched it, and others may believe that it is still there.
+                # The member may have crashed before another one watched it, so the others may still count it.
                 await connection.execute(SQL["announce"], self._channel)
-            if seating.surplus:
-                await self._give_up(connection, seating.surplus)
-            elif not (seating.wanted and await self._take(connection, seating.wanted)):
-                return seating
+            if assignment.surplus:
+                await self._release(connection, assignment.surplus)
+            elif not (assignment.wanted and await self._acquire(connection, assignment.wanted)):
+                return assignment
 
-    async def _take(self, connection: Connection, wanted: Sequence[int]) -> bool:
-        taken = [lock["partition"] for lock in await connection.fetch(SQL["take"], self._namespace, wanted)]
-        if taken:
-            await self._adopt(connection, taken)
-            self.owned |= frozenset(taken)
+    async def _acquire(self, connection: Connection, wanted: Sequence[int]) -> bool:
+        acquired = [lock["partition"] for lock in await connection.fetch(SQL["acquire"], self._namespace, wanted)]
+        if acquired:
+            await self._on_acquired(connection, acquired)
+            self.owned |= frozenset(acquired)
             self._wakeup.now()
-            log.info("partitions_taken", taken=taken, owned=sorted(self.owned))
-        return bool(taken)
+            log.info("partitions_acquired", acquired=acquired, owned=sorted(self.owned))
+        return bool(acquired)
 
-    async def _give_up(self, connection: Connection, surplus: Sequence[int]) -> None:
+    async def _release(self, connection: Connection, surplus: Sequence[int]) -> None:
         self.owned -= frozenset(surplus)
-        await self._quiet()
-        await connection.execute(SQL["give_up"], self._namespace, surplus, self._channel)
-        log.info("partitions_given_up", given_up=surplus, owned=sorted(self.owned))
+        await self._wait_for_uses()
+        await connection.execute(SQL["release"], self._namespace, surplus, self._channel)
+        log.info("partitions_released", released=surplus, owned=sorted(self.owned))
 
     async def _leave(self, connection: Connection) -> None:
-        self._forget()
-        await self._quiet()
+        self._reset()
+        await self._wait_for_uses()
         await connection.execute(SQL["leave"], self._channel)
 
-    async def _quiet(self) -> None:
-        """Wait for the uses that have begun; those that begin now see only what stays ours."""
+    async def _wait_for_uses(self) -> None:
+        """Wait for the uses that have begun. A use that begins now sees only the partitions that stay ours."""
         if self._uses:
             await asyncio.wait(set(self._uses))
 
-    def _forget(self) -> None:
-        self.owned, self.joined, self._seats = frozenset(), False, ()
+    def _reset(self) -> None:
+        self.owned, self.joined, self._members = frozenset(), False, ()
 
-    def _on_loss(self, _connection: object) -> None:
-        self._forget()
-        self._change.now()  # the next statement on the connection fails, and we begin anew
+    def _on_connection_lost(self, _connection: object) -> None:
+        self._reset()
+        self._change.now()  # the next statement on the connection fails, and `run` joins again
 
     def _on_notify(self, *_: object) -> None:
         self._change.now()

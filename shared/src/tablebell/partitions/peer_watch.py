@@ -1,7 +1,8 @@
-"""Noticing at once that another member died: we wait for the lock of its seat, which goes with its connection.
+"""Detects the crash of another member at once: it waits for that member's lock, which PostgreSQL releases with its
+connection.
 
-On a connection of its own, since a waiting one hears nothing else. A waiting statement keeps a snapshot, which holds
-back the vacuum of the whole database; so it waits for a bounded time, again and again.
+It uses a connection of its own, because a waiting connection receives no notifications. A waiting statement holds a
+snapshot, which delays vacuum in the whole database, so each wait has a timeout and is repeated.
 """
 
 import asyncio
@@ -29,42 +30,44 @@ class PeerWatch:
         self._service = service
         self._namespace = namespace
         self._channel = channel
-        self._seat: int | None = None
-        self._waiting: asyncio.Task[None] | None = None
+        self._member: int | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    def watch(self, seat: int | None) -> None:
-        """Watch this seat and no other; None when there is nobody to watch."""
-        if seat == self._seat and self._waiting is not None and not self._waiting.done():
+    def watch(self, member: int | None) -> None:
+        """Watch this member instead of the previous one; None watches nobody."""
+        if member == self._member and self._task is not None and not self._task.done():
             return
-        if self._waiting is not None:
-            self._waiting.cancel()
-        self._seat = seat
-        self._waiting = None if seat is None else asyncio.create_task(self._wait(seat), name="vigil")
+        if self._task is not None:
+            self._task.cancel()
+        self._member = member
+        self._task = None if member is None else asyncio.create_task(self._watch(member), name="peer-watch")
 
-    async def end(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def _wait(self, seat: int) -> None:
+    async def _watch(self, member: int) -> None:
         while True:
             try:
-                return await self._until_empty(seat)
+                return await self._wait_for_departure(member)
             except OUTAGES as outage:
-                log.warning("vigil_interrupted", error=describe(outage))
+                log.warning("peer_watch_interrupted", error=describe(outage))
                 await asyncio.sleep(RECONNECT_SECONDS)
 
-    async def _until_empty(self, seat: int) -> None:
-        connection = await connect(self._url, f"{self._service} vigil")
+    async def _wait_for_departure(self, member: int) -> None:
+        connection = await connect(self._url, f"{self._service} peer watch")
         try:
-            await connection.execute(SQL["limit_waiting"], f"{WAIT_SECONDS}s")
+            await connection.execute(SQL["set_lock_timeout"], f"{WAIT_SECONDS}s")
             while True:
                 with contextlib.suppress(asyncpg.LockNotAvailableError):
-                    await connection.execute(SQL["await_departure"], self._namespace, seat, timeout=2 * WAIT_SECONDS)
+                    await connection.execute(
+                        SQL["wait_for_departure"], self._namespace, member, timeout=2 * WAIT_SECONDS
+                    )
                     break
-            await connection.execute(SQL["announce"], self._channel)  # to all, and so to ourselves
-            log.info("member_departed", seat=seat)
+            await connection.execute(SQL["announce"], self._channel)  # all members receive it, this one included
+            log.info("member_departed", member=member)
         finally:
             with contextlib.suppress(*OUTAGES):
                 await connection.close(timeout=1.0)

@@ -1,4 +1,4 @@
-"""RabbitMQ: a connection that comes back, publishing with confirms, consuming with the ack last."""
+"""RabbitMQ: a connection that reconnects, publishing with confirms, consuming with the ack after the commit."""
 
 from tablebell.rabbit.connection import Broker, BrokerUnavailable, open_broker
 from tablebell.rabbit.consumer import Consumer, Recovery

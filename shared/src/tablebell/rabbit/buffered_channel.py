@@ -1,11 +1,10 @@
-"""A channel with confirms that is written to in bulk: what is published in one turn of the loop goes out in one write.
+"""A channel with confirms and buffered writes: messages published in one iteration of the event loop share one write.
 
-aiormq's own publish takes a lock for each message, and with it a turn of the loop and a system call; that was most of
-what publishing cost, and the broker paid for each packet as well. Who waits for which confirm stays aiormq's business:
-its channel is given the same entries as by its own publish.
+aiormq's own publish takes a lock, an iteration of the event loop and a system call per message, which was most of the
+cost of publishing. aiormq still matches the confirms: its channel gets the same entries as from its own publish.
 
-At most `window` messages are written and not confirmed; the others wait here. So the memory behind the socket is
-bounded, and what a broker may still take after its senders have given up is at most a window.
+At most `window` messages are written and unconfirmed; the others wait in the buffer. That bounds the memory behind the
+socket, and the number of messages that a broker may still accept after their publishers have given up.
 """
 
 import asyncio
@@ -22,11 +21,11 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
 from tablebell.rabbit.connection import BrokerUnavailable, close_channel
-from tablebell.rabbit.transport import Link
+from tablebell.rabbit.transport import AmqpConnection
 
 
 class BufferedPublishChannel:
-    """Nobody else may publish on the channel."""
+    """It needs the channel for itself: no other code may publish on it."""
 
     def __init__(self, channel: AbstractChannel, underlay: aiormq.Channel, window: int) -> None:
         self._channel = channel
@@ -36,13 +35,13 @@ class BufferedPublishChannel:
         """One element per message."""
         self._written_tag = 0
         self._unconfirmed = 0
-        """Of those that are written."""
+        """Written messages without a confirm."""
         self._room = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
         underlay.closing.add_done_callback(self._on_closing)
 
     @classmethod
-    async def over(cls, channel: AbstractChannel, window: int) -> "BufferedPublishChannel":
+    async def wrap(cls, channel: AbstractChannel, window: int) -> "BufferedPublishChannel":
         return cls(channel, cast("aiormq.Channel", await channel.get_underlay_channel()), window)
 
     @property
@@ -52,12 +51,12 @@ class BufferedPublishChannel:
     def publish(
         self, exchange: str, routing_key: str, body: bytes, properties: Basic.Properties, *, mandatory: bool
     ) -> asyncio.Future[object]:
-        """The confirm to wait for; it raises what aiormq's does, or BrokerUnavailable."""
+        """Returns the future of the confirm. It raises what aiormq's future raises, or BrokerUnavailable."""
         underlay = self._underlay
         if self.is_closed:
             raise BrokerUnavailable("the channel is closed")
         if mandatory and not properties.message_id:
-            properties.message_id = uuid4().hex  # by which aiormq knows what was returned
+            properties.message_id = uuid4().hex  # aiormq matches a returned message by its id
         header = ContentHeader(body_size=len(body), properties=properties)
         frames = [
             _marshal_method(underlay.number, exchange, routing_key, mandatory),
@@ -76,14 +75,14 @@ class BufferedPublishChannel:
             underlay.message_id_delivery_tag[message_id] = underlay.delivery_tag
         confirm.add_done_callback(partial(self._on_confirm, underlay.delivery_tag, message_id))
         if self._writing is None:
-            self._writing = asyncio.create_task(self._write(), name="outflow")
+            self._writing = asyncio.create_task(self._write(), name="buffered-publish")
         return confirm
 
-    def abandon(self) -> None:
-        """Throw away the connection: what is not written yet, and nobody waits for any more, never goes out."""
+    def abort(self) -> None:
+        """Abort the connection, so that unwritten messages are never sent."""
         if self._writing is not None:
             self._writing.cancel()
-        cast("Link", self._underlay.connection).abort()
+        cast("AmqpConnection", self._underlay.connection).abort()
 
     async def close(self) -> None:
         if self._writing is not None:
@@ -123,7 +122,7 @@ class BufferedPublishChannel:
                 lost = BrokerUnavailable("the channel was closed before the confirm")
                 lost.__cause__ = reason
                 confirm.set_exception(lost)
-                confirm.exception()  # whoever published it may have given up: then nobody else looks at it
+                confirm.exception()  # mark it as retrieved: its publisher may have given up
 
 
 @lru_cache(maxsize=64)

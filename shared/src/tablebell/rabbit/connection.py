@@ -1,16 +1,15 @@
-"""One connection for one purpose, replaced whenever it is lost.
+"""One connection for one purpose, replaced when it is lost.
 
-Nothing is restored in the background: when the connection is lost, its channels are dead and every call on them fails
-at once. The user of a channel opens another one and decides what to do again. That is easier to reason about than a
-connection that pretends never to have been away.
+Channels are not restored in the background: when the connection is lost, every call on its channels fails at once. The
+user of a channel opens another one and decides what to repeat.
 
 Publishing and consuming use separate connections. A broker with a memory or disk alarm stops reading from a connection
-that publishes (`connection.blocked`), acks included; it goes on reading from the others. The broker blocks a connection
-when it publishes something, and not before. So a connection for publishing publishes a probe when it is opened and
-every second: an alarm is known before there is work to do, and the end of an alarm is known before anybody tries.
+that publishes (`connection.blocked`), acks included, and continues to read from the others. It blocks a connection only
+when that connection publishes. So a connection for publishing sends a probe when it is opened and every second: the
+start and the end of an alarm are known before there is work to do.
 
-A blocked connection counts as no connection. If messages were unconfirmed when it was blocked, it is thrown away with
-all bytes that were not written: their senders have failed, and publish them again later.
+A blocked connection counts as no connection. If messages were unconfirmed when it was blocked, it is aborted with all
+unwritten bytes: their publishers have failed and publish them again later.
 """
 
 import asyncio
@@ -27,16 +26,16 @@ from aiormq.abc import AbstractChannel as Underlay
 from pydantic import SecretStr
 
 from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit.transport import LinkedConnection
+from tablebell.rabbit.transport import AbortableConnection
+from tablebell.retry import Backoff
 
 log = structlog.get_logger(__name__)
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
-LONGEST_PAUSE = 2.0
 HEARTBEAT_SECONDS = 20
-# No queue has this name: the broker confirms the probe and drops it.
+# No queue has this name, so the broker confirms and drops the probe.
 PROBE = "tablebell.probe"
 PROBE_SECONDS = 1.0
 PROBE_ANSWER_SECONDS = 10.0
@@ -45,15 +44,15 @@ Declare = Callable[[AbstractChannel], Awaitable[None]]
 
 
 class BrokerUnavailable(ConnectionError):
-    """There is no connection to RabbitMQ at the moment, or RabbitMQ takes no messages on it."""
+    """There is no connection to RabbitMQ, or RabbitMQ accepts no messages on it."""
 
 
 @contextlib.contextmanager
-def own_cancellation() -> Iterator[None]:
-    """Lets through a cancellation of this task, and turns one that comes from aiormq into BrokerUnavailable.
+def cancellation_as_outage() -> Iterator[None]:
+    """Turn a cancellation by aiormq into BrokerUnavailable; a cancellation of this task passes.
 
-    aiormq cancels its calls on a connection that closes under them. A task that ends by that looks as if somebody had
-    cancelled it, and nobody misses it.
+    aiormq cancels the pending calls of a connection that closes. A task that ended by that would look cancelled on
+    purpose, and its end would go unnoticed.
     """
     try:
         yield
@@ -61,7 +60,7 @@ def own_cancellation() -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise BrokerUnavailable("the connection to RabbitMQ was closed under a call") from None
+        raise BrokerUnavailable("the connection to RabbitMQ was closed during a call") from None
 
 
 class Broker:
@@ -69,11 +68,11 @@ class Broker:
         self._url = url
         self._name = f"{service} (publishing)" if for_publishing else service
         self._for_publishing = for_publishing
-        self._connection: LinkedConnection | None = None
+        self._connection: AbortableConnection | None = None
         self._is_open = False
         self._connected = asyncio.Event()
         self.blocked: str | None = None
-        """Why the broker takes no messages on this connection (an alarm); None while it takes them."""
+        """Why the broker accepts no messages on this connection (an alarm); None while it accepts them."""
 
     @property
     def connected(self) -> bool:
@@ -81,12 +80,12 @@ class Broker:
         return self._connected.is_set()
 
     async def check(self) -> None:
-        """Raises while there is no connection, or while the broker takes no messages on it."""
+        """Raises while there is no connection, or while the broker accepts no messages on it."""
         if not self.connected:
-            raise self._away()
+            raise self._unavailable()
 
     async def wait_connected(self, seconds: float) -> bool:
-        """Whether there is a usable connection, within so many seconds."""
+        """Wait up to `seconds` for a usable connection; returns whether there is one."""
         if not self.connected:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -96,12 +95,12 @@ class Broker:
     async def open_channel(
         self, *, confirms: bool, prefetch: int | None = None, declare: Declare | None = None, wait: float = 1.0
     ) -> AbstractChannel:
-        """Open a channel and declare what it works on. Raises BrokerUnavailable if no connection comes within `wait`.
+        """Open a channel and run `declare` on it. Raises BrokerUnavailable if there is no connection within `wait`.
 
-        Every answer is waited for with a bound: a broker that stops in the middle of a call may leave it unanswered.
+        The calls have a timeout: a broker that stops during a call may never answer it.
         """
         if self.blocked is not None or not await self.wait_connected(wait):
-            raise self._away()
+            raise self._unavailable()
         if self._connection is None or self._connection.is_closed:
             raise BrokerUnavailable("the connection to RabbitMQ was lost just now")
         try:
@@ -111,27 +110,26 @@ class Broker:
                     await channel.set_qos(prefetch_count=prefetch)
                 if declare is not None:
                     await declare(channel)
-        except RuntimeError as error:  # what aiormq raises for a connection that closes under the call
+        except RuntimeError as error:  # aiormq raises it for a connection that closes during the call
             raise BrokerUnavailable("the connection to RabbitMQ was lost just now") from error
         return channel
 
     async def keep_connected(self) -> None:
-        """Connect, wait until the connection is lost, connect again; for ever."""
-        failures = 0
+        """Connect, wait until the connection is lost, and connect again, until cancelled."""
+        backoff = Backoff()
         while True:
             try:
                 connection = await self._connect()
-                # aio-pika's own `closed()` tells of our closing it, not of the broker's: its callbacks tell of both.
+                # aio-pika's `closed()` reports only our own close; the close callbacks report the broker's too.
                 lost = asyncio.Event()
                 connection.close_callbacks.add(partial(_set, lost))
                 await self._use(connection, lost)
             except OUTAGES as outage:
-                failures += 1
-                pause = min(LONGEST_PAUSE, 0.1 * 2**failures)
+                pause = backoff.next()
                 log.warning("broker_unreachable", connection=self._name, error=describe(outage), retry_in=pause)
                 await asyncio.sleep(pause)
             else:
-                failures = 0
+                backoff.reset()
                 log.warning("broker_connection_lost", connection=self._name)
 
     async def close(self) -> None:
@@ -142,62 +140,62 @@ class Broker:
                     async with asyncio.timeout(CLOSE_SECONDS):
                         await self._connection.close()
             finally:
-                self._connection.link.abort()
+                self._connection.amqp.abort()
 
-    async def _connect(self) -> LinkedConnection:
-        with own_cancellation():
+    async def _connect(self) -> AbortableConnection:
+        with cancellation_as_outage():
             async with asyncio.timeout(CONNECT_SECONDS):
                 return await aio_pika.connect(
                     self._url.get_secret_value(),
                     heartbeat=HEARTBEAT_SECONDS,
                     client_properties={"connection_name": self._name},
-                    connection_class=LinkedConnection,
+                    connection_class=AbortableConnection,
                 )
 
-    async def _use(self, connection: LinkedConnection, lost: asyncio.Event) -> None:
-        """Let others use the connection until it is lost."""
+    async def _use(self, connection: AbortableConnection, lost: asyncio.Event) -> None:
+        """Offer the connection to its users until it is lost."""
         self._connection = connection
-        connection.link.on_blocked = self._on_blocked
-        losing = asyncio.ensure_future(lost.wait())
+        connection.amqp.on_blocked = self._on_blocked
+        lost_waiter = asyncio.ensure_future(lost.wait())
         try:
-            with own_cancellation():
+            with cancellation_as_outage():
                 if self._for_publishing:
-                    await self._keep_probing(connection, losing)
+                    await self._keep_probing(connection, lost_waiter)
                 else:
                     self._open()
-                    await losing
+                    await lost_waiter
         except OUTAGES:
-            connection.link.abort()
+            connection.amqp.abort()
             raise
         finally:
-            losing.cancel()
+            lost_waiter.cancel()
             self._is_open, self.blocked = False, None
-            self._settle()
+            self._update_connected()
 
-    async def _keep_probing(self, connection: LinkedConnection, losing: asyncio.Future[Any]) -> None:
+    async def _keep_probing(self, connection: AbortableConnection, lost_waiter: asyncio.Future[Any]) -> None:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 channel = await connection.channel(publisher_confirms=True)
                 underlay = await channel.get_underlay_channel()
         except RuntimeError as error:
             raise BrokerUnavailable("the connection to RabbitMQ was lost just now") from error
-        connection.link.probing = underlay
-        while not losing.done():
-            await self._probe(underlay, losing)
-            if not losing.done():
+        connection.amqp.probe_channel = underlay
+        while not lost_waiter.done():
+            await self._probe(underlay, lost_waiter)
+            if not lost_waiter.done():
                 self._open()
-                await asyncio.wait({losing}, timeout=PROBE_SECONDS)
+                await asyncio.wait({lost_waiter}, timeout=PROBE_SECONDS)
 
-    async def _probe(self, underlay: Underlay, losing: asyncio.Future[Any]) -> None:
-        """Returns when the broker has taken a message on this connection, or when the connection is lost."""
+    async def _probe(self, underlay: Underlay, lost_waiter: asyncio.Future[Any]) -> None:
+        """Returns when the broker has confirmed a message on this connection, or when the connection is lost."""
         confirm: asyncio.Future[Any] = asyncio.ensure_future(underlay.basic_publish(b"", routing_key=PROBE))
         try:
-            while not (confirm.done() or losing.done()):
-                waits = {confirm, losing}
+            while not (confirm.done() or lost_waiter.done()):
+                waits = {confirm, lost_waiter}
                 await asyncio.wait(waits, timeout=PROBE_ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                if self.blocked is None and not (confirm.done() or losing.done()):
+                if self.blocked is None and not (confirm.done() or lost_waiter.done()):
                     raise BrokerUnavailable(f"RabbitMQ did not confirm a probe within {PROBE_ANSWER_SECONDS:.0f} s")
-            if not losing.done():
+            if not lost_waiter.done():
                 confirm.result()
         finally:
             confirm.cancel()
@@ -209,23 +207,23 @@ class Broker:
         elif self.blocked is None:
             log.warning("broker_blocked", connection=self._name, reason=reason)
         self.blocked = reason
-        if reason is not None and self._connection is not None and self._connection.link.has_unconfirmed:
-            self._connection.link.abort()
-        self._settle()
+        if reason is not None and self._connection is not None and self._connection.amqp.has_unconfirmed:
+            self._connection.amqp.abort()
+        self._update_connected()
 
     def _open(self) -> None:
         if not self._is_open:
             self._is_open = True
             log.info("broker_connected", connection=self._name)
-        self._settle()
+        self._update_connected()
 
-    def _settle(self) -> None:
+    def _update_connected(self) -> None:
         if self._is_open and self.blocked is None:
             self._connected.set()
         else:
             self._connected.clear()
 
-    def _away(self) -> BrokerUnavailable:
+    def _unavailable(self) -> BrokerUnavailable:
         if self.blocked is not None:
             return BrokerUnavailable(f"RabbitMQ takes no messages: {self.blocked}")
         return BrokerUnavailable("no connection to RabbitMQ")
@@ -236,7 +234,7 @@ def _set(event: asyncio.Event, *_: object) -> None:
 
 
 async def close_channel(channel: AbstractChannel) -> None:
-    """Close it if it is open; a broker that is away has closed it already."""
+    """Close the channel if it is open, and ignore an outage."""
     if not channel.is_closed:
         with contextlib.suppress(*OUTAGES):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -245,9 +243,11 @@ async def close_channel(channel: AbstractChannel) -> None:
 
 @asynccontextmanager
 async def open_broker(url: SecretStr, service: str, *, for_publishing: bool = False) -> AsyncIterator[Broker]:
-    """Does not wait for the first connection: a service starts, and says it is not ready, while RabbitMQ is away.
+    """Keep a connection in a background task, without waiting for the first one.
 
-    An unexpected error of the task that keeps the connection cancels the block and is raised from it.
+    A service starts while RabbitMQ is unavailable, and reports that it is not ready.
+
+    An unexpected error of the background task cancels the block and is raised from it.
     """
     broker = Broker(url, service, for_publishing=for_publishing)
     async with asyncio.TaskGroup() as tasks:

@@ -1,9 +1,9 @@
-"""Finds the messages of a batch that cannot be handled, so that the others can.
+"""Isolates the messages of a batch that cannot be handled, so that the others are.
 
-A batch whose handler fails is handled again message by message, and a message that fails alone is poison. Only an error
-of the message itself counts: its content is not valid, or the database refuses its data (SQLSTATE classes 22 and 23).
-Any other error of the database is an outage. An error that nobody foresaw makes one message poison; after several in a
-row the fault is taken to be in this service, and that is an outage too: a faulty release must not empty a queue.
+If the handler of a batch fails, the batch is handled again message by message. A message that fails alone is poison.
+Only an error of the message counts: invalid content, or data that the database refuses (`DATA_ERRORS`). Any other error
+of the database is an outage. An unexpected exception makes one message poison too. After several in a row the service
+itself is assumed to be faulty, which is an outage: a faulty release must not move a whole queue to the dead queue.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,58 +14,55 @@ import structlog
 from pydantic import ValidationError
 
 from tablebell import tracing
-from tablebell.outage import OUTAGES, describe, is_data_error, is_outage
+from tablebell.outage import DATA_ERRORS, describe, is_data_error, raise_if_outage
 from tablebell.rabbit.received_message import Handler, HandlingResult, Poison, ReceivedMessage
 
 log = structlog.get_logger(__name__)
 
-UNFORESEEN_LIMIT = 10
+UNEXPECTED_LIMIT = 10
 
 
 class Interrupted(ConnectionError):
-    """The handler fails, and the messages are not to blame."""
+    """The handler fails for a reason other than the messages: an outage."""
 
 
 @dataclass(slots=True)
 class Isolation:
     queue: str
     handler: Handler
-    unforeseen: int = 0
-    """Messages in a row that failed by an error that nobody foresaw."""
+    unexpected: int = 0
+    """How many messages in a row failed with an unexpected exception."""
 
     async def handle(self, batch: Sequence[ReceivedMessage]) -> list[tuple[ReceivedMessage, Poison]]:
-        """What of the batch is poison; the rest has been handled. Raises an outage, or Interrupted."""
+        """Returns the poison messages; the others have been handled. Raises an outage, or Interrupted."""
         try:
-            with tracing.handling(self.queue, [delivery.headers for delivery in batch]) as headers:
-                verdicts = await self.handler(batch if headers is None else _carrying(batch, headers))
-        except OUTAGES:
-            raise
+            with tracing.handling(self.queue, [message.headers for message in batch]) as headers:
+                results = await self.handler(batch if headers is None else _with_headers(batch, headers))
         except Exception as error:
-            if is_outage(error):
-                raise Interrupted(describe(error)) from error
+            raise_if_outage(error, DATA_ERRORS)
             log.exception("batch_failed", queue=self.queue, messages=len(batch))
             if len(batch) == 1:
                 return [(batch[0], self._poison(error))]
         else:
-            return self._sort_out(batch, verdicts)
-        return [poisoned for delivery in batch for poisoned in await self.handle([delivery])]
+            return self._poison_of(batch, results)
+        return [poisoned for message in batch for poisoned in await self.handle([message])]
 
-    def _sort_out(
-        self, batch: Sequence[ReceivedMessage], verdicts: Sequence[HandlingResult]
+    def _poison_of(
+        self, batch: Sequence[ReceivedMessage], results: Sequence[HandlingResult]
     ) -> list[tuple[ReceivedMessage, Poison]]:
-        judged = zip(batch, verdicts, strict=True)
-        poisoned = [(delivery, verdict) for delivery, verdict in judged if isinstance(verdict, Poison)]
+        pairs = zip(batch, results, strict=True)
+        poisoned = [(message, result) for message, result in pairs if isinstance(result, Poison)]
         if len(poisoned) < len(batch):
-            self.unforeseen = 0
+            self.unexpected = 0
         return poisoned
 
     def _poison(self, error: Exception) -> Poison:
         if not isinstance(error, ValidationError) and not is_data_error(error):
-            if self.unforeseen >= UNFORESEEN_LIMIT:
-                raise Interrupted(f"{self.unforeseen} messages in a row failed, now by {describe(error)}") from error
-            self.unforeseen += 1
+            if self.unexpected >= UNEXPECTED_LIMIT:
+                raise Interrupted(f"{self.unexpected} messages in a row failed, now by {describe(error)}") from error
+            self.unexpected += 1
         return Poison(describe(error))
 
 
-def _carrying(batch: Sequence[ReceivedMessage], headers: Sequence[Mapping[str, Any]]) -> list[ReceivedMessage]:
-    return [replace(delivery, headers=own) for delivery, own in zip(batch, headers, strict=True)]
+def _with_headers(batch: Sequence[ReceivedMessage], headers: Sequence[Mapping[str, Any]]) -> list[ReceivedMessage]:
+    return [replace(message, headers=own) for message, own in zip(batch, headers, strict=True)]

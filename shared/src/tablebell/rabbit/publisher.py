@@ -1,12 +1,12 @@
-"""Publishing with confirms: many messages on their way at once, each with an outcome that is a value.
+"""Publishing with confirms: many messages in flight at once, each with an outcome as a value.
 
-Confirmed   the broker has it, in at least one queue
-Rejected     this message cannot be delivered as it is (no queue is bound for it): counts as a failed attempt
-Unreachable the broker is away, blocked, busy or silent: nobody's fault, no attempt is counted; it may or may not have
-            arrived
+Confirmed   the broker has stored it in at least one queue
+Rejected    this message is unroutable (no queue is bound for it): counts as a failed attempt
+Unreachable the broker is unavailable, blocked, busy or silent: an outage, which counts no attempt; the message may or
+            may not have arrived
 
-A sender that gives up on a confirm throws away the connection. Otherwise the bytes that the broker has not read yet
-would go out later, after the sender has published the same message again.
+A publisher that gives up on a confirm aborts the connection. Otherwise the broker could read the message later, after
+it was published again.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class OutgoingMessage:
     routing_key: str
     body: bytes
     properties: Basic.Properties
-    mandatory: bool = True  # an unroutable message is an error; False for what only matters if somebody listens
+    mandatory: bool = True  # False: the message may be dropped if no queue is bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,25 @@ CONFIRMED = Confirmed()
 
 
 class Publisher:
-    """Keeps one channel. `declare` runs on each new one, so that the exchange exists after a broker was rebuilt.
+    """Keeps one channel. `declare` runs on each new channel, so that the exchange exists on a rebuilt broker too.
 
-    At most `window` messages are on their way at once.
-
-    Calls that run at the same time are written in the order in which they were made.
+    At most `window` messages are in flight. Concurrent calls are written in call order.
     """
 
     def __init__(
         self, broker: Broker, declare: Declare, *, confirm_seconds: float | None = 10.0, window: int = 500
     ) -> None:
-        """`confirm_seconds` is None where the caller has one timer for many messages, which is cheaper."""
+        """`confirm_seconds` is None if the caller has one timer for many messages, which is cheaper."""
         self._broker = broker
         self._declare = declare
         self._confirm_seconds = confirm_seconds
         self._window = window
-        self._outflow: BufferedPublishChannel | None = None
+        self._channel: BufferedPublishChannel | None = None
         self._opening = asyncio.Lock()
         self._declare_again = False
 
     async def publish_all(self, messages: Sequence[OutgoingMessage]) -> list[PublishOutcome]:
-        """In windows, so that no more than a window's messages are held here."""
+        """Publish window by window, so that no more than one window is buffered."""
         outcomes: list[PublishOutcome] = []
         for start in range(0, len(messages), self._window):
             outcomes += await self._publish_window(messages[start : start + self._window])
@@ -88,50 +86,50 @@ class Publisher:
         if self._broker.blocked is not None:
             return Unreachable(f"RabbitMQ takes no messages: {self._broker.blocked}")
         try:
-            outflow = self._outflow
-            if outflow is None or outflow.is_closed or self._declare_again:
-                outflow = await self._open()
-            confirm = outflow.publish(
+            channel = self._channel
+            if channel is None or channel.is_closed or self._declare_again:
+                channel = await self._open()
+            confirm = channel.publish(
                 message.exchange, message.routing_key, message.body, properties, mandatory=message.mandatory
             )
             if self._confirm_seconds is None:
-                await _confirmed(outflow, confirm)
+                await _confirmed(channel, confirm)
             else:
                 async with asyncio.timeout(self._confirm_seconds):
-                    await _confirmed(outflow, confirm)
+                    await _confirmed(channel, confirm)
         except PublishError:
-            self._declare_again = True  # somebody may have deleted the queues
+            self._declare_again = True  # the queues may have been deleted
             return Rejected(f"unroutable: no queue is bound to {message.exchange!r} for {message.routing_key!r}")
         except DeliveryError as error:
-            # A queue that is full or has lost its quorum: it would refuse any message.
+            # The queue is full or has lost its quorum: it refuses every message.
             return Unreachable(f"the broker did not take it: {describe(error)}")
         except OUTAGES as outage:
             return Unreachable(describe(outage))
         return CONFIRMED
 
     async def close(self) -> None:
-        if self._outflow is not None:
-            await self._outflow.close()
+        if self._channel is not None:
+            await self._channel.close()
 
     async def _publish_window(self, messages: Iterable[OutgoingMessage]) -> list[PublishOutcome]:
         return await asyncio.gather(*map(self.publish, messages))
 
     async def _open(self) -> BufferedPublishChannel:
         async with self._opening:
-            if self._outflow is None or self._outflow.is_closed:
-                self._outflow = await BufferedPublishChannel.over(
+            if self._channel is None or self._channel.is_closed:
+                self._channel = await BufferedPublishChannel.wrap(
                     await self._broker.open_channel(confirms=True, declare=self._declare), self._window
                 )
             elif self._declare_again:
                 await close_channel(await self._broker.open_channel(confirms=False, declare=self._declare))
             self._declare_again = False
-        return self._outflow
+        return self._channel
 
 
-async def _confirmed(outflow: BufferedPublishChannel, confirm: asyncio.Future[object]) -> None:
+async def _confirmed(channel: BufferedPublishChannel, confirm: asyncio.Future[object]) -> None:
     try:
         await confirm
     except asyncio.CancelledError:
         if confirm.cancelled():
-            outflow.abandon()
+            channel.abort()
         raise

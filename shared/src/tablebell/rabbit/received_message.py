@@ -1,4 +1,4 @@
-"""A message as it arrived, what a handler says of it, and the dead letter that it becomes if it is poison."""
+"""A received message, the result of its handler, and the dead letter of a poison message."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Handled:
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """This message can never be handled."""
+    """The message can never be handled; it goes to the dead queue."""
 
     reason: str
 
@@ -42,7 +42,7 @@ HandlingResult: TypeAlias = Handled | Poison
 Handler: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[Sequence[HandlingResult]]]
 
 
-def delivery_of(message: DeliveredMessage) -> ReceivedMessage:
+def from_delivery(message: DeliveredMessage) -> ReceivedMessage:
     properties = message.header.properties
     return ReceivedMessage(
         tag=message.delivery_tag or 0,
@@ -57,19 +57,19 @@ def delivery_of(message: DeliveredMessage) -> ReceivedMessage:
     )
 
 
-def dead_letter(delivery: ReceivedMessage, poison: Poison, queue: str, dead_queue: str) -> OutgoingMessage:
+def dead_letter(message: ReceivedMessage, poison: Poison, queue: str, dead_queue: str) -> OutgoingMessage:
     headers = {
-        **delivery.headers,
+        **message.headers,
         "x-dead-reason": poison.reason[:1000],
         "x-dead-queue": queue,
-        "x-dead-routing-key": delivery.routing_key,
+        "x-dead-routing-key": message.routing_key,
     }
     properties = Basic.Properties(
-        message_id=delivery.message_id,
-        message_type=delivery.type,
-        correlation_id=delivery.correlation_id,
+        message_id=message.message_id,
+        message_type=message.type,
+        correlation_id=message.correlation_id,
         content_type="application/json",
         delivery_mode=2,
         headers=headers,
     )
-    return OutgoingMessage(exchange="", routing_key=dead_queue, body=delivery.body, properties=properties)
+    return OutgoingMessage(exchange="", routing_key=dead_queue, body=message.body, properties=properties)

@@ -1,7 +1,7 @@
-"""A consumer of a queue that knows when it is one no longer.
+"""A subscription to a queue that reports its end.
 
-The broker cancels a consumer whose queue was deleted, whose leader moved, or that held a message for too long. aiormq
-closes nothing then: without a look at the cancellation the consumer would wait for ever for a message.
+The broker cancels a consumer if its queue is deleted, if the leader moves, or if it holds a message for too long.
+aiormq closes nothing then: a consumer that ignores the cancellation waits forever.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ log = structlog.get_logger(__name__)
 
 
 class End(Enum):
-    """Why nothing comes any more."""
+    """Why the subscription ended."""
 
     CLOSED = auto()
     """The channel or its connection was closed."""
     CANCELLED = auto()
-    """By the broker."""
+    """The broker cancelled the consumer."""
 
 
 @asynccontextmanager
 async def subscribed(
     channel: AbstractChannel, queue: str, on_message: ConsumerCallback, *, no_ack: bool
 ) -> AsyncIterator[asyncio.Future[End]]:
-    """Consume from the queue; the future is done as soon as nothing comes any more."""
+    """Consume from the queue. The future is done as soon as the subscription has ended."""
     underlay = await channel.get_underlay_channel()
     ended: asyncio.Future[End] = asyncio.get_running_loop().create_future()
 
-    def end(how: End) -> None:
+    def end(reason: End) -> None:
         if not ended.done():
-            ended.set_result(how)
+            ended.set_result(reason)
 
     def on_cancel(*_: object) -> None:
         log.warning("consumer_cancelled", queue=queue)
@@ -47,7 +47,7 @@ async def subscribed(
 
     def on_closing(closing: asyncio.Future[object]) -> None:
         error = None if closing.cancelled() else closing.exception()
-        if isinstance(error, AMQPChannelError) and type(error) is not ChannelClosed:  # that is our own closing it
+        if isinstance(error, AMQPChannelError) and type(error) is not ChannelClosed:  # ChannelClosed: we closed it
             log.warning("channel_closed_by_broker", queue=queue, error=describe(error))
         end(End.CLOSED)
 

@@ -1,8 +1,8 @@
-"""The connection below the channels: it reports `connection.blocked`, and it can be thrown away.
+"""The AMQP connection below the channels: it reports `connection.blocked`, and it can be aborted.
 
-aiormq handles `connection.blocked` and `connection.unblocked` in private methods and tells nobody. A connection of
-aiormq can only be closed in order, which first writes everything that still waits. Both are changed here, and nothing
-else: `test_broker_alarm.py` fails when another version of aiormq names these things differently.
+aiormq handles `connection.blocked` and `connection.unblocked` in private methods without a callback, and it closes a
+connection only after writing all pending bytes. This module changes both and nothing else. `test_broker_alarm.py` fails
+if another version of aiormq renames these private methods.
 """
 
 import asyncio
@@ -22,26 +22,26 @@ from yarl import URL
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class Link(aiormq.Connection):
-    """The AMQP connection. `on_blocked` gets the broker's reason, and None when it takes messages again."""
+class AmqpConnection(aiormq.Connection):
+    """`on_blocked` gets the broker's reason, and None when the broker accepts messages again."""
 
     def __init__(self, url: URL, **options: Any) -> None:
         super().__init__(url, **options)
         self.on_blocked: Callable[[str | None], None] = lambda _reason: None
-        self.probing: object = None
-        """The channel whose messages matter to nobody."""
-        self._remembering = _Remembering(self._transport_factory)
-        self._transport_factory = self._remembering
+        self.probe_channel: object = None
+        """Its unconfirmed messages do not count."""
+        self._writer_recorder = _WriterRecorder(self._transport_factory)
+        self._transport_factory = self._writer_recorder
 
     @property
     def has_unconfirmed(self) -> bool:
-        """Whether something was published on one of its channels that the broker has not confirmed."""
-        channels = [channel for channel in self.channels.values() if channel is not self.probing]
+        """Whether the broker has not confirmed a message of one of its channels."""
+        channels = [channel for channel in self.channels.values() if channel is not self.probe_channel]
         return any(cast("aiormq.Channel", channel).confirmations for channel in channels if channel is not None)
 
     def abort(self) -> None:
-        """Close the socket at once. What is not written yet, here or in the kernel's buffer, is discarded."""
-        writer = self._remembering.writer
+        """Close the socket at once and discard all unwritten bytes, those in the kernel's buffer included."""
+        writer = self._writer_recorder.writer
         if writer is None or writer.transport.is_closing():
             return
         peer = writer.get_extra_info("socket")
@@ -56,8 +56,8 @@ class Link(aiormq.Connection):
         self.on_blocked(None)
 
 
-class _Remembering(TransportFactory):
-    """Keeps the writer that aiormq hides in a task."""
+class _WriterRecorder(TransportFactory):
+    """Records the writer, which aiormq keeps inside a task."""
 
     def __init__(self, factory: TransportFactory) -> None:
         self._factory = factory
@@ -70,20 +70,20 @@ class _Remembering(TransportFactory):
 
 class _Underlay(UnderlayConnection):
     @classmethod
-    async def make_connection(cls, url: URL, timeout: TimeoutType = None, **options: Any) -> Link:  # noqa: ASYNC109 - aio-pika's signature
-        link = Link(url, **options)
+    async def make_connection(cls, url: URL, timeout: TimeoutType = None, **options: Any) -> AmqpConnection:  # noqa: ASYNC109 - aio-pika's signature
+        connection = AmqpConnection(url, **options)
         async with asyncio.timeout(timeout):
-            await link.connect()
-        await link.ready()
-        return link
+            await connection.connect()
+        await connection.ready()
+        return connection
 
 
-class LinkedConnection(aio_pika.Connection):
-    """aio-pika's connection over a Link."""
+class AbortableConnection(aio_pika.Connection):
+    """aio-pika's connection over an AmqpConnection."""
 
-    link: Link
+    amqp: AmqpConnection
 
     async def connect(self, timeout: TimeoutType = None) -> None:  # noqa: ASYNC109 - aio-pika's signature
         self.transport = await _Underlay.connect(self.url, self._on_connection_close, timeout=timeout, **self.kwargs)
-        self.link = cast("Link", self.transport.connection)
+        self.amqp = cast("AmqpConnection", self.transport.connection)
         await self._on_connected()

@@ -1,4 +1,4 @@
-"""A stand-in for an OpenTelemetry collector: takes OTLP over HTTP, and keeps what it decodes."""
+"""A fake OpenTelemetry collector: it receives OTLP over HTTP and stores the decoded spans."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ class Seen:
     parent: str
     """Empty for the first span of a trace."""
     links: frozenset[str]
-    """The ids of the spans that it is linked to."""
+    """The ids of the linked spans."""
     attributes: dict[str, str]
     failed: bool
 

@@ -1,4 +1,4 @@
-"""A database of its own for each test, copied from a migrated template: SKIP LOCKED and NOTIFY need real commits."""
+"""A database per test, copied from a migrated template: SKIP LOCKED and NOTIFY need real commits."""
 
 import asyncio
 import os
@@ -19,16 +19,16 @@ ROLE_PASSWORD = "only-for-tests"
 class Database:
     name: str
     url: SecretStr
-    """The owner's."""
+    """The URL of the database's owner."""
 
     def url_of(self, service: str) -> SecretStr:
-        """The URL with which a service connects, with its own rights."""
+        """The URL of a service's role, with its own privileges."""
         parts = urlsplit(self.url.get_secret_value())
         _, _, hosts = parts.netloc.rpartition("@")
         return SecretStr(urlunsplit(parts._replace(netloc=f"tablebell_{service}:{ROLE_PASSWORD}@{hosts}")))
 
     def at(self, *ports: int) -> "Database":
-        """The same database at other servers of this machine, without options in its URL."""
+        """The same database on other local servers, without options in the URL."""
         parts = urlsplit(self.url.get_secret_value())
         login, _, _ = parts.netloc.rpartition("@")
         hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
@@ -36,13 +36,13 @@ class Database:
 
 
 def make_database(cluster_url: str) -> Database:
-    """Migrated, with the people of the demo, in a cluster that ends with the test."""
+    """Create a migrated database with the demo users, in a cluster of the test."""
     name = make_template(cluster_url)
     return Database(name, SecretStr(_on(cluster_url, name)))
 
 
 def make_template(cluster_url: str) -> str:
-    """Run the migrations and the demo data once; returns the template's name."""
+    """Create a template with migrations and demo data; returns its name."""
     name = f"template_{uuid.uuid4().hex[:12]}"
     asyncio.run(_administer(cluster_url, f'CREATE DATABASE "{name}"'))
     environment = {

@@ -1,4 +1,4 @@
-"""What PostgreSQL really does for a query, for tests that keep it on its indexes."""
+"""Query plans, for tests that keep queries on their indexes."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from tablebell.postgres import Pool
 
 
 async def plan(pool: Pool, query: str, *arguments: Any) -> list[dict[str, Any]]:
-    """Every node of the plan, as it really ran; nothing it did is kept."""
+    """The nodes of the executed plan. The query's changes are rolled back."""
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()

@@ -17,7 +17,7 @@ from tablebell.testing.waiting import eventually
 
 
 def pytest_configure() -> None:
-    """Plain tracebacks: drawn with the values in every frame, a single one takes a busy machine a second."""
+    """Use plain tracebacks: rendering one with local variables takes up to a second."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -41,7 +41,7 @@ def template(servers: Servers) -> Iterator[str]:
 
 @pytest.fixture
 async def database(servers: Servers, template: str) -> AsyncIterator[Database]:
-    """Migrated, with the people of the demo, and this test's alone."""
+    """A migrated database with the demo users, for this test only."""
     database = await copy_template(servers.database_url, template)
     yield database
     await drop(servers.database_url, database.name)
@@ -49,14 +49,14 @@ async def database(servers: Servers, template: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def pool(database: Database) -> AsyncIterator[Pool]:
-    """The owner's: tests look everywhere."""
+    """A pool of the database's owner, who may read all tables."""
     async with open_pool(database.url, "test", size=20) as pool:
         yield pool
 
 
 @pytest.fixture
 async def amqp_url(servers: Servers) -> AsyncIterator[SecretStr]:
-    """A vhost of this test's own: a consumer that another test left behind cannot steal from it."""
+    """A vhost for this test only, so that a consumer of another test cannot take its messages."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     yield await servers.create_vhost(name)
     await servers.delete_vhost(name)

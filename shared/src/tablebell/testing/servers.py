@@ -1,4 +1,4 @@
-"""The real PostgreSQL and RabbitMQ that the tests run against, as `make test` hands them over."""
+"""The PostgreSQL and RabbitMQ servers of `make test`."""
 
 import asyncio
 import os
@@ -30,7 +30,7 @@ class Servers:
         return cls(values[0], values[1], values[2], tuple(shlex.split(values[3])))
 
     async def rabbitmq(self, verb: str) -> None:
-        """start, stop, restart or kill the broker; returns when it is done."""
+        """Start, stop, restart or kill the broker, and wait until it is done."""
         await self._control("rabbitmq", verb)
 
     async def postgres(self, verb: str) -> None:
@@ -41,7 +41,7 @@ class Servers:
 
     @asynccontextmanager
     async def alarm(self) -> AsyncIterator[None]:
-        """RabbitMQ's memory alarm: it takes no messages from anybody who publishes."""
+        """Raise RabbitMQ's memory alarm: it accepts no messages from publishers."""
         try:
             await self.rabbitmqctl("set_vm_memory_high_watermark", "0")
             yield
@@ -49,7 +49,7 @@ class Servers:
             await self.rabbitmqctl("set_vm_memory_high_watermark", "0.4")
 
     async def create_vhost(self, name: str) -> SecretStr:
-        """The URL of a new vhost."""
+        """Create a vhost and return its URL."""
         async with httpx.AsyncClient(base_url=self.management_url, timeout=30) as http:
             answer = await http.put(f"/api/vhosts/{quote(name, safe='')}")
             answer.raise_for_status()

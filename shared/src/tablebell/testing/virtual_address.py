@@ -1,6 +1,6 @@
-"""An address that moves from server to server, as the virtual address of a failover does.
+"""A TCP proxy that switches between servers, like the virtual address of a failover.
 
-Connections stay with the server that they were made to.
+Existing connections stay with their server.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Waiting for what happens elsewhere, with a bound."""
+"""Waiting for a condition, with a timeout."""
 
 import asyncio
 import inspect
@@ -17,7 +17,7 @@ async def eventually(probe: Callable[[], T], within: float = ..., every: float =
 
 
 async def eventually(probe: Callable[[], Any], within: float = 10.0, every: float = 0.01) -> Any:
-    """The probe's first truthy answer; fails with its last one when it never comes."""
+    """Call `probe` until it returns a truthy value, and return that value. Fails with the last value after `within`."""
     deadline = asyncio.get_running_loop().time() + within
     while True:
         answer = probe()

@@ -10,13 +10,13 @@ from pydantic import Field
 from channel_dispatcher.dispatcher import Sender
 from channel_dispatcher.limits import Limits
 from tablebell.people import Channel
-from tablebell.settings import Fragment
+from tablebell.settings import FrozenSettings
 
 Concurrency = Annotated[int, Field(ge=1, le=1000)]
 PerSecond = Annotated[float, Field(gt=0, le=100_000)]
 
 
-class ChannelSettings(Fragment):
+class ChannelSettings(FrozenSettings):
     """A channel's own variables. It is on when they are set, and the service does not start when some are missing."""
 
     @property

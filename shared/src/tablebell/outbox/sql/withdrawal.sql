@@ -1,7 +1,7 @@
 -- name: withdraw_channel_sends
--- A row that nobody holds is finished. A row that a dispatcher holds keeps its lease: its call may be under way, and what
--- follows it must not overtake it. The dispatcher records what became of the call, and withdraws the row if it was not
--- sent. A dead row stays dead; if an operator requeues it, the next claim withdraws it.
+-- A row without a lease is closed. A leased row keeps its lease: its call may be in progress, and later rows must not
+-- overtake it. The dispatcher records the outcome of the call, and withdraws the row if it was not sent. A dead row stays
+-- dead; if an operator requeues it, the next claim withdraws it.
 -- $1 event_notification ids · $2 the reason for each · $3 user type
 UPDATE notification_channel_send AS s
    SET withdrawn_because = outdated.reason,
@@ -14,9 +14,9 @@ UPDATE notification_channel_send AS s
   FROM (SELECT send.id, event.reason,
                send.is_sent IS NULL AND (send.lease_until IS NULL OR send.lease_until <= now()) AS is_free
           FROM unnest($1::bigint[], $2::text[]) AS event (id, reason)
-          JOIN notification AS told ON told.event_notification_id = event.id AND told.user_type = $3
-          JOIN notification_channel_send AS send ON send.notification_id = told.id
+          JOIN notification AS n ON n.event_notification_id = event.id AND n.user_type = $3
+          JOIN notification_channel_send AS send ON send.notification_id = n.id
          WHERE send.is_sent IS NULL OR send.outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
-         ORDER BY send.id  -- one order for everybody, so that two withdrawals never wait for each other in a ring
+         ORDER BY send.id  -- a common lock order prevents deadlocks between withdrawals
            FOR UPDATE OF send) AS outdated
  WHERE s.id = outdated.id AND s.withdrawn_because IS NULL
