@@ -243,17 +243,17 @@ async def server(database: Database, *, without_outbox: bool = False) -> AsyncIt
 
 
 def serve_without_outbox() -> int:
-    """The ceiling: the same service, whose `ask` writes no event and announces none."""
-    from reservation_api import __main__, store  # noqa: PLC0415 - only in the process that is the ceiling
+    """The ceiling: the same service, whose `ask` builds and inserts no event and sends no wake-up."""
+    from reservation_api import __main__, create_reservation, store  # noqa: PLC0415 - only in the ceiling's process
     from tablebell.wakeups import WakeupSender  # noqa: PLC0415
 
     statement = store.SQL["ask_reservation"]
-    bare, count = re.subn(r", told AS \(.*\n\)\n", "\n", statement, flags=re.DOTALL)
+    bare, count = re.subn(r", appended_event AS \(.*\n\)\n", "\n", statement, flags=re.DOTALL)
     if count != 1:
-        raise ValueError("the statement of `ask` has no part that tells of it")
-    # PostgreSQL wants every parameter to be somewhere.
-    unused = "SELECT $5::text, $6::text, $10::jsonb, reserved.id,"
-    store.SQL["ask_reservation"] = bare.replace("SELECT reserved.id,", unused)
+        raise ValueError("ask_reservation has no CTE appended_event")
+    # PostgreSQL requires every parameter to be used.
+    store.SQL["ask_reservation"] = bare.replace("SELECT reserved.id,", "SELECT $8::jsonb, reserved.id,")
+    create_reservation.requested_event = lambda *_, **__: {}  # type: ignore[attr-defined]
     WakeupSender.announce = lambda *_: None  # type: ignore[method-assign]
     return __main__.main()
 

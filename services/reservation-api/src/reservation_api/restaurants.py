@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 from reservation_api import store
 from reservation_api.domain.restaurant import Restaurant
+from tablebell.postgres import Executor
 
 REMEMBERED = 10_000
 
@@ -15,12 +16,12 @@ class Restaurants:
         self._fresh_seconds = fresh_seconds
         self._known: dict[int, tuple[float, Restaurant]] = {}
 
-    async def find(self, session: store.Executor, restaurant_id: int) -> Restaurant | None:
+    async def find(self, connection: Executor, restaurant_id: int) -> Restaurant | None:
         now = time.monotonic()
         known = self._known.get(restaurant_id)
         if known is not None and now - known[0] < self._fresh_seconds:
             return known[1]
-        row = await store.find_restaurant(session, restaurant_id)
+        row = await store.find_restaurant(connection, restaurant_id)
         if row is None:
             return None
         restaurant = _restaurant(row)

@@ -1,6 +1,8 @@
-"""CreateReservation for a table: what is written, what is answered, what is refused and why."""
+"""POST /customer/reservation/ask: what it writes, what it returns, what it refuses."""
 
+import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,6 +13,8 @@ from tablebell.postgres import Pool, connect
 from tablebell.testing import Database, eventually
 
 from .conftest import Person, ask, create_reservation, events, slot
+
+EXAMPLE = Path(__file__).parents[4] / "shared/tests/unit/events/RESERVATION_REQUESTED.json"
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"slotTime": "2020-01-01T20:00:00"}, "slotTime", "passed"),
@@ -23,7 +27,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"slotTime": "2027-13-14T20:00:00"}, "slotTime", "month"),
     ({"slotTime": "9999-12-31T23:59:00-12:00"}, "slotTime", "2200"),
     ({"slotTime": "2027-11-14T20:00:30"}, "slotTime", "whole minute"),
-    ({"restaurantId": 4711}, "restaurantId", "no such restaurant"),
+    ({"restaurantId": 4711}, "restaurantId", "does not exist"),
     ({"partySize": 0}, "partySize", "greater"),
     ({"partySize": 21}, "partySize", "up to 20"),
     ({"partySize": 10_000}, "partySize", "less"),
@@ -62,6 +66,24 @@ async def test_a_reservation_and_its_event_are_there_together(anna: httpx.AsyncC
     assert data.note == "è il compleanno di Zoë"
     assert data.actor is not None
     assert (data.actor.user_type, data.actor.user_id, data.actor.name) == ("CUSTOMER", 5, "Anna Bianchi")
+
+
+async def test_the_payload_equals_the_example_of_the_contract(anna: httpx.AsyncClient, pool: Pool) -> None:
+    example = json.loads(EXAMPLE.read_text())["data"]
+    reservation = await ask(anna, note=example["note"])
+    slot_time = datetime.fromisoformat(reservation["slotTime"]).astimezone(UTC)
+    expected = example | {"reservationId": reservation["id"], "slotTime": f"{slot_time:%Y-%m-%dT%H:%M:%SZ}"}
+    (event,) = await events(pool, reservation["id"])
+    assert event["payload"] == expected
+
+
+async def test_the_payload_has_null_for_a_missing_note_and_agency(person: Person, pool: Pool) -> None:
+    customer = await pool.fetchval("INSERT INTO customer (name) VALUES ('Hugo') RETURNING id")
+    reservation = await ask(person("CUSTOMER", customer), customerId=customer)
+    (event,) = await events(pool, reservation["id"])
+    example = json.loads(EXAMPLE.read_text())["data"]
+    assert set(event["payload"]) == set(example)
+    assert (event["payload"]["note"], event["payload"]["agencyId"]) == (None, None)
 
 
 async def test_the_commit_is_announced(anna: httpx.AsyncClient, database: Database) -> None:

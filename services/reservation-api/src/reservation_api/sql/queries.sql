@@ -16,10 +16,11 @@ SELECT name, restaurant_id
  WHERE user_type = $1 AND user_id = $2
 
 -- name: ask_reservation
--- The reservation and its event in one statement: both are there or neither, for the price of one round trip. Returns
--- nothing when the customer is not the asker's, and the limit instead of a reservation when one is reached. $1 asker's type ·
--- $2 asker's id · $3 customer · $4 restaurant, $5 its name, $6 its timezone · $7 party size · $8 slot time · $9 note ·
--- $10 headers · $11 table gap · $12 open requests per customer, $13 per restaurant · $14 requests per hour
+-- Inserts the reservation and its event in one statement: atomic, in one round trip. The event comes from event_factory;
+-- the statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the customer,
+-- and the limit instead of a reservation if one is reached. $1 asker's type · $2 asker's id · $3 customer · $4 restaurant ·
+-- $5 party size · $6 slot time · $7 note · $8 event · $9 table gap · $10 open requests per customer, $11 per restaurant ·
+-- $12 requests per hour
 WITH asker AS MATERIALIZED (
     SELECT c.id AS customer_id, c.name AS customer_name, c.agency_id, coalesce(a.name, c.name) AS actor_name
       FROM customer AS c
@@ -28,23 +29,21 @@ WITH asker AS MATERIALIZED (
 ), limited AS MATERIALIZED (
     SELECT reached, retry_seconds
       FROM asker
-     CROSS JOIN LATERAL reached_limit(asker.customer_id, $4, NULL, NULL, NULL, $8, $11, $12, $13, $14, 0)
+     CROSS JOIN LATERAL reached_limit(asker.customer_id, $4, NULL, NULL, NULL, $6, $9, $10, $11, $12, 0)
 ), reserved AS (
     INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, note)
-    SELECT customer_id, $4, agency_id, $7, $8, $9
+    SELECT customer_id, $4, agency_id, $5, $6, $7
       FROM asker
      WHERE NOT EXISTS (SELECT FROM limited)
     RETURNING id, agency_id, status, version, created_at, updated_at
-), told AS (
+), appended_event AS (
     INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, headers, available_at, created_at)
-    SELECT 'RESERVATION_REQUESTED', reserved.id, reserved.version,
-           jsonb_build_object(
-               'reservationId', reserved.id, 'customerId', customer_id, 'customerName', customer_name, 'restaurantId', $4::bigint,
-               'restaurantName', $5::text, 'agencyId', asker.agency_id, 'partySize', $7::integer, 'slotTime', $8::timestamptz,
-               'timezone', $6::text, 'status', reserved.status, 'note', $9::text,
-               'actor', jsonb_build_object('userType', $1::text, 'userId', $2::bigint, 'name', actor_name)),
-           $10, reserved.updated_at, reserved.updated_at
-      FROM reserved, asker
+    SELECT event.event_type, reserved.id, reserved.version,
+           jsonb_set(event.payload, '{actor,name}', to_jsonb(asker.actor_name))
+           || jsonb_build_object('reservationId', reserved.id, 'status', reserved.status,
+                                 'customerName', asker.customer_name, 'agencyId', reserved.agency_id),
+           event.headers, reserved.updated_at, reserved.updated_at
+      FROM reserved, asker, jsonb_to_record($8) AS event (event_type text, payload jsonb, headers jsonb)
 )
 SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, reserved.version, reserved.created_at,
        reserved.updated_at, limited.reached, limited.retry_seconds
