@@ -10,7 +10,7 @@ from reservation_api.domain.limits import Limits
 from reservation_api.domain.restaurant import NotBookable
 from reservation_api.event_factory import requested_event
 from reservation_api.idempotency import Idempotency
-from reservation_api.limiting import limit_problem
+from reservation_api.limit_problem import limit_problem
 from reservation_api.metrics import RESERVATIONS
 from reservation_api.problem import FieldError, Problem, ProblemType
 from reservation_api.reservations import ReservationView, view

@@ -1,4 +1,4 @@
-"""The person behind a token, as the database knows them."""
+"""The person that a token identifies, read from the database."""
 
 from dataclasses import dataclass
 
