@@ -1,8 +1,8 @@
-"""What the outbox costs a request, and how long a request takes: `ask` beside the same endpoint without its event.
+"""Throughput and latency of `ask`, compared with the same endpoint without its event.
 
-Both are the service itself, a process each, with the same validation, tokens and serialisation; they take turns. The
-ceiling's statement lacks the insert into event_outbox, and nothing is announced. The load comes over kept connections
-from a client that does next to nothing, so that the server is what is measured.
+Both are processes of the service with the same validation, tokens and serialisation, measured in turns. The ceiling
+builds no event, its statement lacks the insert into event_outbox, and it sends no wake-up. The client is minimal and
+reuses its connections, so that the server is the bottleneck.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually, free_port
 from tablebell_local.unlimited import UNLIMITED
 
-SECRET = "only-for-measurements-0123456789abcdef"  # noqa: S105 - of a server that lives as long as the run
+SECRET = "only-for-measurements-0123456789abcdef"  # noqa: S105 - of a server that runs only for the measurement
 RESTAURANT = 11  # always open
 CUSTOMERS = range(10_000, 10_200)
 CONNECTIONS = 24
@@ -57,13 +57,13 @@ async def compare(harness: Harness, requests: Iterator[bytes], ours: int, bare: 
     with_event: list[float] = []
     without: list[float] = []
     for number in range(ROUNDS):
-        # Who goes first changes, so that neither always has the warmer machine.
+        # The order alternates, so that neither always runs first.
         turns = [(ours, with_event), (bare, without)]
         for port, rates in turns if number % 2 else turns[::-1]:
             rates.append(await flood(port, requests, ROUND_SECONDS))
         if number % 5 == 4:
-            so_far = statistics.median(with_event), statistics.median(without)
-            harness.say(f"{so_far[0]:,.0f} a second with the event, {so_far[1]:,.0f} without")
+            medians = statistics.median(with_event), statistics.median(without)
+            harness.say(f"{medians[0]:,.0f} requests/s with the event, {medians[1]:,.0f} without")
     rate, ceiling = statistics.median(with_event), statistics.median(without)
     return [
         Figure("ask, with its event", rate, "requests/s", ceiling, bar="≥ 0.9 of without", ok=rate / ceiling >= 0.9)
@@ -71,7 +71,7 @@ async def compare(harness: Harness, requests: Iterator[bytes], ours: int, bare: 
 
 
 async def inbox(pool: Pool, port: int) -> Figure:
-    """Of somebody who has ten thousand of them."""
+    """A page of a user with 10,000 notifications."""
     await pool.execute(
         "INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id,"
         " aggregate_version, shared_read)"
@@ -94,14 +94,14 @@ async def inbox(pool: Pool, port: int) -> Figure:
 
 
 def asks() -> Iterator[bytes]:
-    """Never the same customer at the same time twice."""
+    """Requests without double bookings."""
     heads = [(customer, token("CUSTOMER", customer)) for customer in CUSTOMERS]
     slot = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(days=1)
     while True:
         slot += timedelta(minutes=1)
         for customer, bearer in heads:
-            asked = f'"customerId":{customer},"restaurantId":{RESTAURANT},"partySize":4,"slotTime":"{slot:%FT%TZ}"'
-            yield request("POST", "/customer/reservation/ask", bearer, f"{{{asked}}}")
+            fields = f'"customerId":{customer},"restaurantId":{RESTAURANT},"partySize":4,"slotTime":"{slot:%FT%TZ}"'
+            yield request("POST", "/customer/reservation/ask", bearer, f"{{{fields}}}")
 
 
 def request(method: str, path: str, bearer: str, body: str = "") -> bytes:
@@ -118,21 +118,21 @@ def token(user_type: str, user_id: int) -> str:
 
 
 class Client(asyncio.Protocol):
-    """One kept connection, one request at a time: just enough HTTP to know where an answer ends."""
+    """A persistent connection with one request at a time. Parses only the length of a response."""
 
     LENGTH = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
     def __init__(self) -> None:
         self._received = b""
-        self._answered: asyncio.Future[None] | None = None
+        self._response: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._answered and not self._answered.done():
-            self._answered.set_exception(error or ConnectionResetError("the server closed the connection"))
+        if self._response and not self._response.done():
+            self._response.set_exception(error or ConnectionResetError("the server closed the connection"))
 
     def data_received(self, data: bytes) -> None:
         self._received += data
@@ -141,17 +141,17 @@ class Client(asyncio.Protocol):
         if length is None or len(self._received) < end + 4 + int(length[1]):
             return
         answer, self._received = self._received, b""
-        if self._answered and not self._answered.done():
+        if self._response and not self._response.done():
             if answer.startswith(b"HTTP/1.1 200"):
-                self._answered.set_result(None)
+                self._response.set_result(None)
             else:
-                self._answered.set_exception(RuntimeError(answer.decode()))
+                self._response.set_exception(RuntimeError(answer.decode()))
 
     async def ask(self, sent: bytes) -> None:
         assert self._transport is not None
-        self._answered = asyncio.get_running_loop().create_future()
+        self._response = asyncio.get_running_loop().create_future()
         self._transport.write(sent)
-        await self._answered
+        await self._response
 
     def close(self) -> None:
         if self._transport is not None:
@@ -170,23 +170,23 @@ async def connected(port: int, count: int) -> AsyncIterator[list[Client]]:
 
 
 async def flood(port: int, requests: Iterator[bytes], seconds: float) -> float:
-    """As many as the server takes, each connection again as soon as it is answered; answers a second."""
+    """Send requests back to back on every connection. Returns responses per second."""
     async with connected(port, CONNECTIONS) as clients:
-        began = time.perf_counter()
+        started = time.perf_counter()
 
         async def keep_asking(client: Client) -> int:
             count = 0
-            while time.perf_counter() - began < seconds:
+            while time.perf_counter() - started < seconds:
                 await client.ask(next(requests))
                 count += 1
             return count
 
         answered = sum(await asyncio.gather(*map(keep_asking, clients)))
-        return answered / (time.perf_counter() - began)
+        return answered / (time.perf_counter() - started)
 
 
 async def steadily(port: int, requests: Iterator[bytes], rate: float, seconds: float = STEADY_SECONDS) -> list[float]:
-    """At a fixed rate, whatever the server does: each latency counts from when its request was due."""
+    """Send requests at a fixed rate. Each latency counts from the time at which the request was due."""
     async with connected(port, 4 * CONNECTIONS) as clients:
         idle: asyncio.Queue[Client] = asyncio.Queue()
         for client in clients:
@@ -199,10 +199,10 @@ async def steadily(port: int, requests: Iterator[bytes], rate: float, seconds: f
             latencies.append(time.perf_counter() - due)
             idle.put_nowait(client)
 
-        began = time.perf_counter()
+        started = time.perf_counter()
         async with asyncio.TaskGroup() as tasks:
             for number in range(int(rate * seconds)):
-                due = began + number / rate
+                due = started + number / rate
                 if (pause := due - time.perf_counter()) > 0:
                     await asyncio.sleep(pause)
                 tasks.create_task(one(due))
@@ -211,7 +211,7 @@ async def steadily(port: int, requests: Iterator[bytes], rate: float, seconds: f
 
 @asynccontextmanager
 async def server(database: Database, *, without_outbox: bool = False) -> AsyncIterator[int]:
-    """The service in a process of its own; its port."""
+    """Run the service in a process of its own. Yields the port."""
     port = free_port()
     module = ("bench.api",) if without_outbox else ("reservation_api",)
     environment = {
@@ -243,17 +243,17 @@ async def server(database: Database, *, without_outbox: bool = False) -> AsyncIt
 
 
 def serve_without_outbox() -> int:
-    """The ceiling: the same service, whose `ask` writes no event and announces none."""
-    from reservation_api import __main__, store  # noqa: PLC0415 - only in the process that is the ceiling
+    """The ceiling: the same service, whose `ask` builds and inserts no event and sends no wake-up."""
+    from reservation_api import __main__, create_reservation, store  # noqa: PLC0415 - only in the ceiling's process
     from tablebell.wakeups import WakeupSender  # noqa: PLC0415
 
     statement = store.SQL["ask_reservation"]
-    bare, count = re.subn(r", told AS \(.*\n\)\n", "\n", statement, flags=re.DOTALL)
+    bare, count = re.subn(r", appended_event AS \(.*\n\)\n", "\n", statement, flags=re.DOTALL)
     if count != 1:
-        raise ValueError("the statement of `ask` has no part that tells of it")
-    # PostgreSQL wants every parameter to be somewhere.
-    unused = "SELECT $5::text, $6::text, $10::jsonb, reserved.id,"
-    store.SQL["ask_reservation"] = bare.replace("SELECT reserved.id,", unused)
+        raise ValueError("ask_reservation has no CTE appended_event")
+    # PostgreSQL requires every parameter to be used.
+    store.SQL["ask_reservation"] = bare.replace("SELECT reserved.id,", "SELECT $8::jsonb, reserved.id,")
+    create_reservation.requested_event = lambda *_, **__: {}  # type: ignore[attr-defined]
     WakeupSender.announce = lambda *_: None  # type: ignore[method-assign]
     return __main__.main()
 

@@ -1,1 +1,1 @@
-"""The HTTP side: reservations, the inbox, preferences and the operators' view."""
+"""The HTTP API: reservations, the inbox, preferences and operations."""

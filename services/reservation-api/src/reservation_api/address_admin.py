@@ -1,6 +1,6 @@
-"""The operators' view of addresses that a provider called dead: listed, and cleared so that they are tried again.
+"""Operators' access to undeliverable addresses: list the marks, and clear them so that sending is tried again.
 
-Clearing is recorded with who and when, in the same transaction; a dry run changes nothing.
+Clearing is recorded with its admin and time in the same transaction. A dry run writes nothing.
 """
 
 from datetime import datetime
@@ -18,7 +18,7 @@ from tablebell.people import Channel, UserType
 from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
 
-MOST_AT_ONCE = 1000
+MAX_ROWS = 1000
 TABLE = "undeliverable_address"
 
 
@@ -30,12 +30,12 @@ class UndeliverableAddress(CamelModel):
     address: str
     reason: str
     silences: bool
-    """False for a mark that was withheld, because too many addresses of its channel were marked at once."""
+    """False if the mark has no effect, because too many addresses of the channel were marked at once."""
     marked_at: datetime
 
 
 class AddressSelection(Body):
-    """Marks of a person, of a channel, or with a text in their reason; the more is given, the fewer they are."""
+    """Selects marks by person, channel and a part of their reason; all given criteria must match."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"channel": "EMAIL", "reasonContains": "relay not permitted", "dryRun": True}}
@@ -48,20 +48,20 @@ class AddressSelection(Body):
     dry_run: StrictBool = False
 
     @model_validator(mode="after")
-    def says_which(self) -> "AddressSelection":
+    def has_a_criterion(self) -> "AddressSelection":
         if (self.user_type is None) != (self.user_id is None):
-            raise ValueError("userType and userId name a person together")
+            raise ValueError("userType and userId are required together")
         if self.user_id is None and self.reason_contains is None:
-            raise ValueError("say which: userType and userId, reasonContains or both")
+            raise ValueError("userType with userId, or reasonContains, is required")
         return self
 
 
 class ClearedAddresses(CamelModel):
     dry_run: bool
     addresses: list[UndeliverableAddress]
-    """The marks that were, or with a dry run would be, cleared."""
+    """The cleared marks; with a dry run, the marks that would be cleared."""
     more: bool
-    """There are more than one call takes: call again."""
+    """More marks match than one call handles: call again."""
 
 
 class AddressAdmin:
@@ -87,9 +87,9 @@ class AddressAdmin:
                 channel=selection.channel,
                 reason=selection.reason_contains,
                 after_id=0,
-                limit=MOST_AT_ONCE + 1,
+                limit=MAX_ROWS + 1,
             )
-            rows = found[:MOST_AT_ONCE]
+            rows = found[:MAX_ROWS]
             if rows and not selection.dry_run:
                 rows = await store.clear_undeliverable_addresses(connection, [row["id"] for row in rows])
                 await store.append_intervention(
@@ -103,14 +103,14 @@ class AddressAdmin:
             return ClearedAddresses(
                 dry_run=selection.dry_run,
                 addresses=[_view(row) for row in rows],
-                more=len(found) > MOST_AT_ONCE,
+                more=len(found) > MAX_ROWS,
             )
 
         return await in_transaction(self._pool, work)
 
 
 def _record(selection: AddressSelection, rows: "list[Record]") -> dict[str, Any]:
-    """What was asked for, and whose marks they were: the rows themselves are gone."""
+    """The selection and the affected people: the rows themselves are deleted."""
     chosen = selection.model_dump(mode="json", by_alias=True, exclude={"dry_run"}, exclude_none=True)
     return {**chosen, "people": sorted({f"{row['user_type']}:{row['user_id']}" for row in rows})}
 

@@ -1,4 +1,4 @@
-"""The HTTP application: its routes, what surrounds them, and its documentation."""
+"""The HTTP application: routes, middleware, OpenAPI documentation."""
 
 from datetime import timedelta
 from typing import Any
@@ -20,7 +20,6 @@ from reservation_api.notification_actions import NotificationActions
 from reservation_api.outbox_admin import OutboxAdmin
 from reservation_api.preferences import PreferenceService
 from reservation_api.problem import ProblemBody, answer_with_problems
-from reservation_api.protecting import Protected, page_policy
 from reservation_api.ratelimit import RateLimit
 from reservation_api.request_middleware import RequestMiddleware
 from reservation_api.reservation_commands import ReservationCommands
@@ -32,6 +31,7 @@ from reservation_api.routes.customer import customer_routes
 from reservation_api.routes.me import me_routes
 from reservation_api.routes.notifications import notification_routes
 from reservation_api.routes.restaurant import restaurant_routes
+from reservation_api.security_headers import SecurityHeaders, page_policy
 from reservation_api.settings import Settings
 from tablebell.health import Health
 from tablebell.postgres import Pool
@@ -40,23 +40,23 @@ from tablebell.wakeups import WakeupSender
 from tablebell.web import mount_health
 
 DESCRIPTION = """
-Reservations, and the notifications that follow from them.
+Reservations and their notifications.
 
-Everything needs a bearer token (**Authorize**, above), which says who is asking: a `CUSTOMER`, a `RESTAURANT_USER`, an
-`ADMIN_USER` or an `AGENCY_USER`. 401 means that there is no valid token, 403 that such a user never may, 404 that there
-is no such thing *or that it is not yours*. Every error is an `application/problem+json` (RFC 9457), of which `detail`
-says what is wrong and `errors` in which field.
+Every request needs a bearer token (**Authorize**, above). It identifies a `CUSTOMER`, a `RESTAURANT_USER`, an
+`ADMIN_USER` or an `AGENCY_USER`. 401: there is no valid token. 403: this user type has no access. 404: the resource
+does not exist *or is not yours*. Every error is an `application/problem+json` (RFC 9457): `detail` describes the
+problem, `errors` names the fields.
 
-Lists have pages: send `nextCursor` as `cursor` to go on. `X-Correlation-Id` and `traceparent` are taken up if you send
-them; `X-Correlation-Id` is in every answer, and finds the request in the logs of all services.
+Lists are paged: send `nextCursor` as `cursor` to get the next page. Requests may send `X-Correlation-Id` and
+`traceparent`. Every response has an `X-Correlation-Id`, which appears in the logs of all services.
 """
 
 TAGS = [
-    {"name": "Customers", "description": "Ask for a table; change and cancel."},
-    {"name": "Restaurants", "description": "Accept, reject, propose another time. The first to act decides."},
-    {"name": "Inbox", "description": "Notifications of whoever asks, and what they do with them."},
-    {"name": "Preferences", "description": "By which channels, of what, and when."},
-    {"name": "Operators", "description": "The outbox at all three levels, and the story of a reservation."},
+    {"name": "Customers", "description": "Request, change and cancel reservations."},
+    {"name": "Restaurants", "description": "Accept or reject reservations, or propose another time."},
+    {"name": "Inbox", "description": "The notifications of the current user, and actions on them."},
+    {"name": "Preferences", "description": "Channels, event types and quiet hours."},
+    {"name": "Operators", "description": "Outbox levels, undeliverable addresses, reservation history."},
 ]
 
 
@@ -70,7 +70,7 @@ def build_app(
         description=DESCRIPTION,
         openapi_tags=TAGS,
         redoc_url=None,
-        # A path is one path: a redirect would lose the body and the method for some clients.
+        # Some clients drop the method and the body when they follow a redirect.
         redirect_slashes=False,
     )
     horizon = timedelta(days=settings.booking_horizon_days)
@@ -105,13 +105,13 @@ def build_app(
         expose_headers=["Retry-After", "X-Correlation-Id"],
     )
     app.add_middleware(RequestMiddleware)
-    app.add_middleware(Protected)  # added last: the outermost
+    app.add_middleware(SecurityHeaders)  # added last, so outermost
     describe(app)
     return app
 
 
 def describe(app: FastAPI) -> None:
-    """The page of the documentation, and the schema of a problem, to which every route's errors refer."""
+    """Serve /docs, and add the schema of a problem, which the error responses of all routes refer to."""
     page = get_swagger_ui_html(
         openapi_url="/openapi.json",
         title=app.title,

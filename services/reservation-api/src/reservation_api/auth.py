@@ -1,7 +1,7 @@
-"""Who is asking, and whether such a user ever may.
+"""Authentication, rate limit and access by user type.
 
-401 without a valid token, 403 for a user type that never may. Whether a thing is theirs is for the use case, and is
-answered with 404, so that nobody learns what there is.
+401 without a valid token, 403 for a user type without access. The use case checks the owner and returns 404, so that
+clients cannot find out which ids exist.
 """
 
 import math
@@ -28,7 +28,7 @@ class Auth:
         self._limit = limit
 
     def only(self, *allowed: UserType) -> Dependency:
-        """A dependency that lets these user types in."""
+        """A dependency that admits these user types."""
 
         async def identify(
             credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
@@ -39,7 +39,7 @@ class Auth:
             if wait:
                 raise Problem(ProblemType.TOO_MANY_REQUESTS, headers={"Retry-After": str(math.ceil(wait))})
             if identity.user_type not in allowed:
-                raise Problem(ProblemType.NOT_FOR_THIS_USER, f"A {identity.user_type} may not do that.")
+                raise Problem(ProblemType.NOT_FOR_THIS_USER, f"A {identity.user_type} may not do this.")
             return identity
 
         return identify
@@ -56,5 +56,7 @@ class Auth:
 
 
 def unknown_user() -> Problem:
-    """The token is good, but whom it names is gone."""
-    return Problem(ProblemType.NO_VALID_TOKEN, "The token's user is not known.", headers={"WWW-Authenticate": "Bearer"})
+    """The token is valid, but its user does not exist."""
+    return Problem(
+        ProblemType.NO_VALID_TOKEN, "The token's user does not exist.", headers={"WWW-Authenticate": "Bearer"}
+    )

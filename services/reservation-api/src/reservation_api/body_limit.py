@@ -1,7 +1,7 @@
-"""Bodies are bounded and strict before anything else looks at them: small, JSON, UTF-8, no NaN, no endless nesting.
+"""Checks request bodies before anything else reads them: size, JSON, UTF-8, no NaN, bounded nesting.
 
-A number may be of any size in JSON, but not in orjson and Python. One that is beyond a double is made smaller, so that
-the field's own validation refuses it by name: no field takes anything near it.
+JSON allows numbers of any size, orjson does not. A number beyond a double is replaced by a smaller one that is still
+out of every field's range, so that validation can name the field.
 """
 
 import math
@@ -13,17 +13,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reservation_api.problem import Problem, ProblemType
 
-FORGOTTEN = 1_048_576
+MAX_DISCARDED = 1_048_576
 
-# A string, in which nothing is a number, or a number as JSON writes it. A string without an end matches too: to search
-# for its end from every quotation mark would take time that grows with the square of the body.
+# Matches a string or a JSON number; strings are matched so that digits inside them are skipped. The closing quote is
+# optional: otherwise an unterminated string would take quadratic time.
 STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"?|(-?)(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?', re.DOTALL)
 LARGEST_INTEGER = b"1" + b"0" * 30
 LARGEST_FLOAT = b"1e308"
 
 
 class BodyLimit:
-    """ASGI middleware: reads the whole body, within the bound, and hands it on if it is JSON."""
+    """ASGI middleware: reads the whole body, up to the limit, and passes it on if it is JSON."""
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -54,12 +54,12 @@ class BodyLimit:
             size += len(chunk)
             if size <= self._limit:
                 body += chunk
-            # A little more is read and forgotten: who is cut off in the middle never gets to read why.
-            if not message.get("more_body", False) or size > FORGOTTEN:
+            # Read and discard some more: a client that is cut off while sending may never read the response.
+            if not message.get("more_body", False) or size > MAX_DISCARDED:
                 break
         if size > self._limit:
             raise Problem(
-                ProblemType.TOO_LARGE, f"A body has {self._limit} bytes at most.", headers={"Connection": "close"}
+                ProblemType.TOO_LARGE, f"The maximum is {self._limit} bytes.", headers={"Connection": "close"}
             )
         return _checked(body, headers.get("content-type", "")) if body else body
 
@@ -70,7 +70,7 @@ def _checked(body: bytes, content_type: str) -> bytes:
     if not _is_json(body):
         body = STRING_OR_NUMBER.sub(_within_a_double, body)
         if not _is_json(body):
-            raise Problem(ProblemType.MALFORMED, "The body is not JSON.")
+            raise Problem(ProblemType.MALFORMED, "The request body is not valid JSON.")
     return body
 
 

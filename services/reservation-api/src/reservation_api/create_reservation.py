@@ -1,4 +1,4 @@
-"""CreateReservation for a table: the reservation and its event, in one statement."""
+"""Creates a reservation and its event in one statement."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,18 +8,18 @@ from pydantic import ConfigDict
 from reservation_api import store
 from reservation_api.domain.limits import Limits
 from reservation_api.domain.restaurant import NotBookable
+from reservation_api.event_factory import requested_event
 from reservation_api.idempotency import Idempotency
-from reservation_api.limiting import limit_problem
+from reservation_api.limit_problem import limit_problem
 from reservation_api.metrics import RESERVATIONS
 from reservation_api.problem import FieldError, Problem, ProblemType
 from reservation_api.reservations import ReservationView, view
 from reservation_api.restaurants import Restaurants
 from reservation_api.schemas import Body, Id, Moment, PartySize, Text
-from tablebell.correlation import current
 from tablebell.events import EventType
 from tablebell.outbox import Level
 from tablebell.people import UserType
-from tablebell.postgres import Connection, Pool
+from tablebell.postgres import Connection, Executor, Pool
 from tablebell.tokens import Identity
 from tablebell.wakeups import WakeupSender
 
@@ -52,7 +52,7 @@ class CreateReservation:
         self._pool = pool
         self._restaurants = restaurants
         self._idempotency = idempotency
-        self._announcer = wakeup_sender
+        self._wakeup_sender = wakeup_sender
         self._horizon = horizon
         self._limits = limits
 
@@ -66,40 +66,48 @@ class CreateReservation:
 
             answer, is_new = await self._idempotency.once(identity, key, request, ReservationView, work)
         if is_new:
-            self._announcer.announce(Level.EVENT)
+            self._wakeup_sender.announce(Level.EVENT)
             RESERVATIONS.labels(EventType.RESERVATION_REQUESTED).inc()
         return answer
 
-    async def _reserve(self, session: store.Executor, identity: Identity, request: Ask) -> ReservationView:
+    async def _reserve(self, connection: Executor, identity: Identity, request: Ask) -> ReservationView:
         if identity.user_type is UserType.CUSTOMER and request.customer_id != identity.user_id:
-            raise _not_their_customer()
-        restaurant = await self._restaurants.find(session, request.restaurant_id)
+            raise _customer_not_found()
+        restaurant = await self._restaurants.find(connection, request.restaurant_id)
         if restaurant is None:
-            raise Problem.of_field("restaurantId", "There is no such restaurant.")
+            raise Problem.of_field("restaurantId", "The restaurant does not exist.")
         try:
             restaurant.check_party(request.party_size)
             slot_time = restaurant.check("slotTime", request.slot_time, datetime.now(UTC), self._horizon)
-        except NotBookable as refused:
-            raise Problem.of_field(refused.field, refused.reason) from None
+        except NotBookable as error:
+            raise Problem.of_field(error.field, error.reason) from None
+        event = requested_event(
+            identity,
+            restaurant,
+            customer_id=request.customer_id,
+            party_size=request.party_size,
+            slot_time=slot_time,
+            note=request.note,
+        )
         try:
             row = await store.ask_reservation(
-                session,
+                connection,
                 asker=(identity.user_type, identity.user_id),
                 customer_id=request.customer_id,
-                restaurant=(restaurant.id, restaurant.name, restaurant.timezone.key),
+                restaurant_id=restaurant.id,
                 party_size=request.party_size,
                 slot_time=slot_time,
                 note=request.note,
-                headers=current().as_headers(),
+                event=event,
                 limits=self._limits,
             )
         except asyncpg.UniqueViolationError:
             raise double_booking("slotTime") from None
         if row is None:
-            raise _not_their_customer()
+            raise _customer_not_found()
         if row["reached"] is not None:
             raise limit_problem(row, self._limits, "slotTime")
-        given = {
+        requested = {
             "customer_id": request.customer_id,
             "restaurant_id": restaurant.id,
             "restaurant_name": restaurant.name,
@@ -109,7 +117,7 @@ class CreateReservation:
             "proposed_time": None,
             "note": request.note,
         }
-        return view({**given, **dict(row)})
+        return view({**requested, **dict(row)})
 
 
 def double_booking(field: str) -> Problem:
@@ -117,6 +125,6 @@ def double_booking(field: str) -> Problem:
     return Problem(ProblemType.DOUBLE_BOOKING, errors=[FieldError(field=field, message=message)])
 
 
-def _not_their_customer() -> Problem:
-    message = "There is no such customer, or it is not yours to reserve for."
+def _customer_not_found() -> Problem:
+    message = "The customer does not exist, or you may not reserve for them."
     return Problem(ProblemType.NOT_FOUND, message, errors=[FieldError(field="customerId", message=message)])

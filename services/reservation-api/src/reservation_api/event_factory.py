@@ -1,13 +1,46 @@
-"""Rows of L0: what happened to a reservation or a notification, as the listeners will read it."""
+"""Builds every row of `event_outbox` (L0) that reservation-api writes; `payload` is the `data` that listeners read."""
 
 from datetime import datetime
 from typing import Any
 
 from reservation_api import store
 from reservation_api.domain.reservation import Reservation
+from reservation_api.domain.restaurant import Restaurant
 from reservation_api.domain.schedule import Planned
 from tablebell.correlation import current
 from tablebell.events import Actor, EventType, NotificationData, ReservationData
+from tablebell.tokens import Identity
+
+
+def requested_event(
+    identity: Identity,
+    restaurant: Restaurant,
+    *,
+    customer_id: int,
+    party_size: int,
+    slot_time: datetime,
+    note: str | None,
+) -> dict[str, Any]:
+    """The event of a reservation that is about to be inserted.
+
+    `ask_reservation` inserts both in one statement and adds the values that only the database knows: reservationId,
+    status, customerName, agencyId and actor.name.
+    """
+    data = ReservationData.model_construct(
+        customer_id=customer_id,
+        restaurant_id=restaurant.id,
+        restaurant_name=restaurant.name,
+        party_size=party_size,
+        slot_time=slot_time,
+        timezone=restaurant.timezone.key,
+        note=note,
+        actor=Actor.model_construct(user_type=identity.user_type, user_id=identity.user_id),
+    )
+    return {
+        "event_type": EventType.RESERVATION_REQUESTED,
+        "payload": data.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        "headers": current().as_headers(),
+    }
 
 
 def reservation_event(
@@ -20,7 +53,7 @@ def reservation_event(
     action: str | None = None,
     planned: Planned | None = None,
 ) -> dict[str, Any]:
-    """`row` is the reservation as it was, `after` as it is; a planned event waits for its time."""
+    """`row` is the reservation before the transition, `after` the state after it. A planned event is due later."""
     data = ReservationData(
         reservation_id=row["id"],
         customer_id=row["customer_id"],

@@ -1,8 +1,8 @@
-"""Idempotency keys: a request that is sent again is answered again, not done again.
+"""Idempotency keys: a repeated request gets the first response again and has no further effect.
 
-The key is written in the transaction that does the work. A second request with the same key waits for the first, for a
-moment, and then repeats its answer; a crash leaves neither key nor work. Only what succeeded is remembered: a refusal
-changed nothing, and may be otherwise the next time.
+The key is written in the transaction that does the work, so a crash leaves neither. A second request with the same key
+waits up to 2 s for the first and then returns its response. Only successful responses are stored: a refused request
+changed nothing and may succeed later.
 """
 
 import hashlib
@@ -22,7 +22,6 @@ from tablebell.tokens import Identity
 
 KEEP = timedelta(hours=24)
 PURGE_BATCH = 1000
-# As long as a client gladly waits rather than ask again.
 WAIT = "SET LOCAL lock_timeout = '2s'"
 NO_WAIT_LIMIT = "SET LOCAL lock_timeout = 0"
 
@@ -42,7 +41,7 @@ class Idempotency:
         answer_type: type[AnswerT],
         work: Callable[[Connection], Awaitable[AnswerT]],
     ) -> tuple[AnswerT, bool]:
-        """The answer, and whether it was made now. 409 while the first is running, 422 for another request."""
+        """The response, and whether it is new. 409 while the first request runs, 422 if the request differs."""
         owner = (identity.user_type, identity.user_id)
         request_hash = hashlib.sha256(request.model_dump_json().encode()).digest()
 
@@ -71,5 +70,5 @@ class Idempotency:
         return answer_type.model_validate(row["response"])
 
     async def purge_once(self) -> bool:
-        """Forget keys past their day; True when there may be more."""
+        """Delete expired keys; True if there may be more."""
         return await store.purge_keys(self._pool, KEEP, PURGE_BATCH) == PURGE_BATCH

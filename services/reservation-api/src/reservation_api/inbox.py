@@ -1,6 +1,6 @@
-"""The inbox: what a person was told, the newest first, and what of it they have read.
+"""The inbox: a person's notifications, the newest first, and their read marks.
 
-What staff share is read for all when one has read it, in one transaction, so that nobody's count is ever wrong.
+A shared notification is marked as read for all staff in one transaction, so that all unread counts agree.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,11 @@ class UnreadCount(CamelModel):
 
 class ReadAll(CamelModel):
     read: int
-    """How many were unread before."""
+    """How many notifications were unread."""
 
 
 def view(row: store.Row) -> NotificationView:
-    """From a row of the view `inbox`."""
+    """Convert a row of the database view `inbox`."""
     resolution = None
     if row["action_type"] is not None:
         resolution = Resolution(
@@ -63,7 +63,7 @@ def view(row: store.Row) -> NotificationView:
 class Inbox:
     def __init__(self, pool: Pool, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
-        self._announcer = wakeup_sender
+        self._wakeup_sender = wakeup_sender
 
     async def page(self, identity: Identity, *, unread: bool, cursor: str | None, limit: int) -> Page[NotificationView]:
         (before,) = decode(cursor, 1) if cursor else (LARGEST_ID,)
@@ -86,7 +86,7 @@ class Inbox:
             return view(row)
 
         answer = await in_transaction(self._pool, work)
-        self._announcer.announce(Level.EVENT)
+        self._wakeup_sender.announce(Level.EVENT)
         return answer
 
     async def read_all(self, identity: Identity) -> ReadAll:
@@ -97,15 +97,15 @@ class Inbox:
             return len(unread)
 
         count = await in_transaction(self._pool, work)
-        self._announcer.announce(Level.EVENT)
+        self._wakeup_sender.announce(Level.EVENT)
         return ReadAll(read=count)
 
 
 async def _mark(connection: Connection, person: Person, unread: Sequence[Record], *, everything: bool = False) -> None:
-    """Mark rows read that are locked, and tell the screens that show them."""
+    """Mark locked rows as read and append the events that update the open pages."""
     if not unread:
         return
-    # The database's clock, as in every other event: the clock of this host may be wrong.
+    # The database's clock, as in every other event: this host's clock may be wrong.
     at = max(row["locked_at"] for row in unread)
     shared = [row["event_notification_id"] for row in unread if row["shared_read"]]
     own = [row["id"] for row in unread if not row["shared_read"]]
@@ -113,10 +113,10 @@ async def _mark(connection: Connection, person: Person, unread: Sequence[Record]
         await store.mark_shared_read(connection, shared, person.user_id, at)
     if own:
         await store.mark_read(connection, *person.key, own)
-    on_committed = [row for row in unread if row["shared_read"]] if everything else unread
-    events = [_read_event(person, at, row) for row in on_committed]
+    single = [row for row in unread if row["shared_read"]] if everything else unread
+    events = [_read_event(person, at, row) for row in single]
     if everything:
-        # The reader's own screens are told once; the others only of what they share.
+        # One event covers the reader's own inbox; the other staff need one per shared notification.
         data = NotificationData(
             audience=person.audience, actor=person.actor, up_to_id=max(row["id"] for row in unread), at=at
         )
@@ -129,7 +129,7 @@ def _read_event(person: Person, at: datetime, row: store.Row) -> dict[str, Any]:
         audience=person.audience,
         actor=person.actor,
         event_notification_id=row["event_notification_id"],
-        # What is shared has another id for each who shares it.
+        # A shared notification has a different id for each recipient.
         notification_ids=None if row["shared_read"] else [row["id"]],
         shared=row["shared_read"],
         at=at,

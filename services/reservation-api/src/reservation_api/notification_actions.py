@@ -1,7 +1,7 @@
-"""The notification's door: its owner says something to it. On what staff share, the first who does decides for all.
+"""Actions on a notification. On a shared notification, the first action counts for all staff.
 
-The reservation's lock comes before the question whether somebody was first, so that of any number who race, by this
-door or the other, one is first and the others see who.
+The reservation is locked before the first action is looked up. So among any number of concurrent requests, to this
+route or to the reservation's own, exactly one is first and the others get 409 with its actor.
 """
 
 from datetime import datetime
@@ -41,17 +41,17 @@ class Response(Body):
     proposed_time: Moment | None = None
 
     @model_validator(mode="after")
-    def proposes_with_postponed_only(self) -> "Response":
+    def has_a_proposed_time_if_postponed(self) -> "Response":
         if (self.action_type is Action.POSTPONED) != (self.proposed_time is not None):
-            raise ValueError("proposedTime belongs to POSTPONED, and to nothing else")
+            raise ValueError("proposedTime is required for POSTPONED and not allowed otherwise")
         return self
 
 
 class NotificationActions:
     def __init__(self, pool: Pool, commands: ReservationCommands, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
-        self._deciding = commands
-        self._announcer = wakeup_sender
+        self._commands = commands
+        self._wakeup_sender = wakeup_sender
 
     async def respond(self, identity: Identity, notification_id: int, response: Response) -> NotificationView:
         done: Act | None = None
@@ -62,7 +62,7 @@ class NotificationActions:
             notification = await store.find_notification(connection, *person.key, notification_id)
             if notification is None:
                 raise not_found("notification")
-            locked = await self._deciding.hold(connection, notification["reservation_id"])
+            locked = await self._commands.lock(connection, notification["reservation_id"])
             done = await self._act(locked, person, notification, response)
             answered = await store.find_notification(connection, *person.key, notification_id)
             if answered is None:
@@ -71,18 +71,18 @@ class NotificationActions:
 
         answer = await in_transaction(self._pool, work)
         if done is not None:
-            self._deciding.on_committed(done)
+            self._commands.on_committed(done)
         else:
-            self._announcer.announce(Level.EVENT)
+            self._wakeup_sender.announce(Level.EVENT)
         return answer
 
     async def _act(
         self, locked: LockedReservation, person: Person, notification: store.Row, response: Response
     ) -> Act | None:
-        act = _act_behind(notification, response.action_type)
+        act = _act_for(notification, response.action_type)
         is_shared = notification["shared_read"]
         if act is None and response.action_type not in {Action.DISMISSED, Action.CUSTOM}:
-            raise Problem(ProblemType.NOT_POSSIBLE_NOW, f"{response.action_type} does not answer this notification.")
+            raise Problem(ProblemType.NOT_POSSIBLE_NOW, f"{response.action_type} is not possible on this notification.")
         if act is None and not is_shared:
             if not await store.has_acted(locked.connection, locked.id, notification["id"], response.action_type):
                 await _append_action(locked, person, notification, response.action_type, decides=False)
@@ -94,13 +94,13 @@ class NotificationActions:
             await _resolve(locked, person, notification, response.action_type)
             return None
         if locked.reservation.version != notification["aggregate_version"]:
-            raise Problem(ProblemType.NOT_POSSIBLE_NOW, "The reservation has changed since.")
-        desired = await self._deciding.proposal(locked, response.proposed_time)
+            raise Problem(ProblemType.NOT_POSSIBLE_NOW, "The reservation has changed since this notification.")
+        desired = await self._commands.proposal(locked, response.proposed_time)
         await locked.act(act, person, via=(notification["event_notification_id"], notification["id"]), **desired)
         return act
 
 
-def _act_behind(notification: store.Row, action: Action) -> Act | None:
+def _act_for(notification: store.Row, action: Action) -> Act | None:
     if notification["shared_read"]:
         return STAFF_ACTS.get(action)
     if notification["audience"] == Audience.CUSTOMER and notification["event_type"] == EventType.RESERVATION_POSTPONED:
@@ -109,7 +109,7 @@ def _act_behind(notification: store.Row, action: Action) -> Act | None:
 
 
 async def _resolve(locked: LockedReservation, person: Person, notification: store.Row, action: Action) -> None:
-    """It is off everyone's list, and the reservation is as it was: its own door is still open."""
+    """Resolve a shared notification for all staff. The reservation is unchanged and can still be decided on."""
     shared = await store.lock_shared_notifications(
         locked.connection, locked.id, notification["aggregate_version"], *person.key
     )

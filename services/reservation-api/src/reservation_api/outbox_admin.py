@@ -1,6 +1,6 @@
-"""The operators' view of the three levels: what waits, what is dead, and the dead brought back or let go.
+"""Operators' access to the outbox of all three levels: counts, dead rows, requeue and discard.
 
-Every act on the dead is recorded with who and when, in the same transaction; a dry run does neither.
+Every intervention is recorded with its admin and time in the same transaction. A dry run writes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from tablebell.tokens import Identity
 from tablebell.wakeups import WakeupSender
 
 LEVELS = tuple(Level)
-MOST_AT_ONCE = 1000
+MAX_ROWS = 1000
 
 Intent = Literal["requeue", "discard"]
 
@@ -37,7 +37,7 @@ class StatusCount(CamelModel):
     oldest_seconds: float | None = None
     """The age of the oldest open or dead row."""
     last_minute: int | None = None
-    """How many were done within the last minute."""
+    """Rows completed within the last minute."""
 
 
 class OutboxCounts(CamelModel):
@@ -57,7 +57,7 @@ class DeadRow(CamelModel):
 
 
 class Selection(Body):
-    """Dead rows of one level: by id, or by part of their error, or both."""
+    """Selects dead rows of one level: by id, by a part of their error, or by both."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -66,14 +66,14 @@ class Selection(Body):
     )
 
     level: Level
-    ids: Annotated[list[Id], Field(min_length=1, max_length=MOST_AT_ONCE)] | None = None
+    ids: Annotated[list[Id], Field(min_length=1, max_length=MAX_ROWS)] | None = None
     error_contains: Text | None = None
     dry_run: StrictBool = False
 
     @model_validator(mode="after")
-    def says_which(self) -> "Selection":
+    def has_a_criterion(self) -> "Selection":
         if self.ids is None and self.error_contains is None:
-            raise ValueError("say which: ids, errorContains or both")
+            raise ValueError("ids or errorContains is required")
         return self
 
 
@@ -81,17 +81,17 @@ class Intervention(CamelModel):
     level: Level
     dry_run: bool
     ids: list[int]
-    """The rows that were, or with a dry run would be, affected."""
+    """The affected rows; with a dry run, the rows that would be affected."""
     not_requeued: list[Outdated]
-    """Rows that are closed instead: what they tell is settled, superseded or too late."""
+    """Outdated rows. They are closed instead."""
     more: bool
-    """There are more than one call takes: call again."""
+    """More rows match than one call handles: call again."""
 
 
 class OutboxAdmin:
     def __init__(self, pool: Pool, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
-        self._announcer = wakeup_sender
+        self._wakeup_sender = wakeup_sender
         self._outboxes = {level: OutboxTable(level) for level in LEVELS}
 
     async def counts(self) -> OutboxCounts:
@@ -106,21 +106,21 @@ class OutboxAdmin:
     async def dead(
         self, level: Level | None, error_contains: str | None, cursor: str | None, limit: int
     ) -> Page[DeadRow]:
-        """Level by level, the oldest first."""
-        place, after = decode(cursor, 2) if cursor else (0, 0)
+        """Ordered by level, then the oldest first."""
+        start, after = decode(cursor, 2) if cursor else (0, 0)
         items: list[DeadRow] = []
         async with self._pool.acquire() as connection:
-            for number, one in enumerate(LEVELS):
-                if number < place or level not in (None, one) or len(items) > limit:
+            for index, current in enumerate(LEVELS):
+                if index < start or level not in (None, current) or len(items) > limit:
                     continue
-                rows = await self._outboxes[one].find(
+                rows = await self._outboxes[current].find(
                     connection,
                     status="DEAD",
                     error_contains=error_contains,
-                    after_id=after if number == place else 0,
+                    after_id=after if index == start else 0,
                     limit=limit + 1 - len(items),
                 )
-                items += [_dead(one, row) for row in rows]
+                items += [_dead(current, row) for row in rows]
         page, last = items[:limit], items[:limit][-1:]
         more = len(items) > limit
         return Page(items=page, next_cursor=encode(LEVELS.index(last[0].level), last[0].id) if more else None)
@@ -134,18 +134,18 @@ class OutboxAdmin:
                 status="DEAD",
                 ids=selection.ids,
                 error_contains=selection.error_contains,
-                limit=MOST_AT_ONCE + 1,
+                limit=MAX_ROWS + 1,
             )
-            ids = [row["id"] for row in rows[:MOST_AT_ONCE]]
+            ids = [row["id"] for row in rows[:MAX_ROWS]]
             outdated = await find_outdated(connection, selection.level, ids) if intent == "requeue" else []
             not_requeued = [Outdated(id=row["id"], reason=row["reason"]) for row in outdated]
-            ids = sorted({*ids} - {one.id for one in not_requeued})
+            ids = sorted({*ids} - {row.id for row in not_requeued})
             if (ids or outdated) and not selection.dry_run:
-                ids = await _change(outbox, connection, intent, ids)
+                ids = await _apply(outbox, connection, intent, ids)
                 await close_outdated(connection, selection.level, outdated)
                 chosen = selection.model_dump(mode="json", by_alias=True, include={"ids", "error_contains"})
                 if not_requeued:
-                    chosen["notRequeued"] = [one.id for one in not_requeued]
+                    chosen["notRequeued"] = [row.id for row in not_requeued]
                 await store.append_intervention(
                     connection,
                     level=selection.level,
@@ -159,24 +159,24 @@ class OutboxAdmin:
                 dry_run=selection.dry_run,
                 ids=sorted(ids),
                 not_requeued=not_requeued,
-                more=len(rows) > MOST_AT_ONCE,
+                more=len(rows) > MAX_ROWS,
             )
 
         answer = await in_transaction(self._pool, work)
         if intent == "requeue" and not selection.dry_run:
-            self._announcer.announce(selection.level)
+            self._wakeup_sender.announce(selection.level)
         return answer
 
 
-async def _change(outbox: OutboxTable, connection: Connection, intent: Intent, ids: Sequence[int]) -> list[int]:
+async def _apply(outbox: OutboxTable, connection: Connection, intent: Intent, ids: Sequence[int]) -> list[int]:
     if intent == "discard":
         return await outbox.discard(connection, ids)
     try:
         return await outbox.requeue(connection, ids)
     except asyncpg.UniqueViolationError:
-        # Two dead reminders of the same kind and version: an aggregate has one open at most.
+        # Two dead reminders with the same schedule key: at most one of them may be open.
         raise Problem(
-            ProblemType.NOT_POSSIBLE_NOW, "Two of these reminders are the same: discard one of them."
+            ProblemType.NOT_POSSIBLE_NOW, "Two of these rows are the same reminder. Discard one of them."
         ) from None
 
 
@@ -190,14 +190,14 @@ def _done(level: Level, count: CountDone) -> StatusCount:
 
 
 def _dead(level: Level, row: Record) -> DeadRow:
-    given: Mapping[str, Any] = dict(row)
+    columns: Mapping[str, Any] = dict(row)
     return DeadRow(
         level=level,
-        id=given["id"],
-        subject=given["subject"],
-        aggregate_id=given.get("aggregate_id"),
-        notification_id=given.get("notification_id"),
-        attempts=given["retry_count"],
-        last_error=given["last_error"],
-        created_at=given["created_at"],
+        id=columns["id"],
+        subject=columns["subject"],
+        aggregate_id=columns.get("aggregate_id"),
+        notification_id=columns.get("notification_id"),
+        attempts=columns["retry_count"],
+        last_error=columns["last_error"],
+        created_at=columns["created_at"],
     )

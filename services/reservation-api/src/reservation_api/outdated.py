@@ -1,6 +1,6 @@
-"""Dead rows that must not be requeued: what they tell has been settled, superseded or is too late.
+"""Dead rows that must not be requeued, because their message is settled, superseded or expired.
 
-On L1 nothing is to be done: the expander looks at how things stand and writes such sends as withdrawn or skipped.
+L1 needs no check: the expander compares with the current state and writes such sends as withdrawn or skipped.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Outdated(CamelModel):
 
 
 async def find_outdated(connection: Connection, level: Level, ids: Sequence[int]) -> list[store.Row]:
-    """Which of the dead rows nobody needs any more, and why. Holds off acts that would add to them until the commit."""
+    """The outdated rows among these, with reasons. Locks what would make others outdated until the commit."""
     match level:
         case Level.EVENT:
             await store.lock_reservations_of_events(connection, ids)
@@ -30,7 +30,7 @@ async def find_outdated(connection: Connection, level: Level, ids: Sequence[int]
 
 
 async def close_outdated(connection: Connection, level: Level, rows: Sequence[store.Row]) -> None:
-    """Close them as they would have been closed had they still been open."""
+    """Set the final state that the rows would have got while open."""
     ids, reasons = [row["id"] for row in rows], [row["reason"] for row in rows]
     match level:
         case Level.EVENT:

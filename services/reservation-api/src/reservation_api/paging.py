@@ -1,4 +1,4 @@
-"""Pages: a list goes on from a cursor, which only we read, so that what is added meanwhile moves nothing."""
+"""Keyset pagination with opaque cursors: rows that are added meanwhile do not shift the pages."""
 
 import base64
 import binascii
@@ -15,10 +15,10 @@ from tablebell.events import CamelModel
 
 LARGEST_PAGE = 100
 
-Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="How many at most.")]
+Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE, description="Maximum number of items.")]
 Cursor = Annotated[
     str | None,
-    Query(max_length=100, pattern="^[A-Za-z0-9_-]+$", description="`nextCursor` of the page before."),
+    Query(max_length=100, pattern="^[A-Za-z0-9_-]+$", description="`nextCursor` of the previous page."),
 ]
 
 T = TypeVar("T")
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 class Page(CamelModel, Generic[T]):
     items: list[T]
-    next_cursor: str | None = Field(None, description="Send it as `cursor` for the next page; null on the last.")
+    next_cursor: str | None = Field(None, description="The `cursor` of the next page; null on the last page.")
 
 
 def encode(*position: int) -> str:
@@ -39,12 +39,12 @@ def decode(cursor: str, size: int) -> Sequence[int]:
     except (binascii.Error, UnicodeDecodeError):
         text = ""
     if not re.fullmatch(r"-?\d{1,19}(\.-?\d{1,19})*", text, re.ASCII):
-        raise _bad()
+        raise _invalid_cursor()
     position = [int(part) for part in text.split(".")]
     if len(position) != size or any(abs(part) > LARGEST_ID for part in position):
-        raise _bad()
+        raise _invalid_cursor()
     return position
 
 
-def _bad() -> Problem:
-    return Problem.of_field("cursor", "This cursor is not one of ours.")
+def _invalid_cursor() -> Problem:
+    return Problem.of_field("cursor", "The cursor is not valid.")

@@ -1,4 +1,4 @@
-"""The person behind a token, as the database knows them."""
+"""The person that a token identifies, read from the database."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ from reservation_api import store
 from reservation_api.auth import unknown_user
 from tablebell.events import Actor
 from tablebell.people import Audience, UserType
+from tablebell.postgres import Executor
 from tablebell.tokens import Identity
 
 AUDIENCES = {audience.user_type: audience for audience in Audience}
@@ -31,8 +32,8 @@ class Person:
         return AUDIENCES[self.user_type]
 
 
-async def find_person(session: store.Executor, identity: Identity) -> Person:
-    row = await store.find_person(session, identity.user_type, identity.user_id)
+async def find_person(connection: Executor, identity: Identity) -> Person:
+    row = await store.find_person(connection, identity.user_type, identity.user_id)
     if row is None:
         raise unknown_user()
     return Person(identity.user_type, identity.user_id, row["name"], row["restaurant_id"])

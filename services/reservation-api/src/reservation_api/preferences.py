@@ -1,4 +1,4 @@
-"""How a person wants to be told: what differs from the defaults, per channel and per event, and their quiet hours."""
+"""Notification preferences: differences from the defaults per channel and per event type, and quiet hours."""
 
 from datetime import time
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from tablebell.people import Channel
 from tablebell.postgres import Pool
 from tablebell.tokens import Identity
 
-TOLD_EVENTS = frozenset(event for event in EventType if event.startswith("RESERVATION_"))
+NOTIFIED_EVENTS = frozenset(event for event in EventType if event.startswith("RESERVATION_"))
 WALL_CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 
 
@@ -33,7 +33,7 @@ Switches = dict[Channel, StrictBool]
 
 
 class QuietHours(Body):
-    """In the person's own timezone; across midnight if `until` is earlier than `from`."""
+    """In the person's timezone. They cross midnight if `until` is earlier than `from`."""
 
     from_: TimeOfDay = Field(alias="from")
     until: TimeOfDay
@@ -61,9 +61,9 @@ class Preferences(Body):
     quiet_hours: QuietHours | None = None
 
     @model_validator(mode="after")
-    def names_what_people_are_told(self) -> "Preferences":
-        if unknown := set(self.event_types) - TOLD_EVENTS:
-            raise ValueError(f"nobody is notified of {', '.join(sorted(unknown))}")
+    def has_only_notified_events(self) -> "Preferences":
+        if unknown := set(self.event_types) - NOTIFIED_EVENTS:
+            raise ValueError(f"there are no notifications of {', '.join(sorted(unknown))}")
         return self
 
 
@@ -83,7 +83,7 @@ class PreferenceService:
         )
 
     async def save(self, identity: Identity, preferences: Preferences) -> Preferences:
-        """All of it, in place of what there was."""
+        """Replace all preferences of the person."""
         quiet, plain = preferences.quiet_hours, preferences.model_dump(mode="json")
         is_saved = await store.save_preferences(
             self._pool,

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 tells them: one kind of body for whatever went wrong, made here and nowhere else."""
+"""Problem details (RFC 9457): the body of every error response is built here."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -23,25 +23,25 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ProblemType(Enum):
-    """Its name, with dashes, is the problem's type."""
+    """The name in lower case with dashes is the last part of the `type` URN."""
 
     MALFORMED = (400, "The request is malformed.")
-    NO_VALID_TOKEN = (401, "A valid bearer token is needed.")
-    NOT_FOR_THIS_USER = (403, "This kind of user may not do that.")
-    NOT_FOUND = (404, "There is no such thing, or it is not yours.")
-    METHOD_NOT_ALLOWED = (405, "That method is not known here.")
-    ALREADY_HANDLED = (409, "Somebody else acted first.")
-    NOT_POSSIBLE_NOW = (409, "That is not possible in the present state.")
-    DOUBLE_BOOKING = (409, "The customer has another reservation at about that time.")
+    NO_VALID_TOKEN = (401, "A valid bearer token is required.")
+    NOT_FOR_THIS_USER = (403, "Users of this type may not do this.")
+    NOT_FOUND = (404, "The resource does not exist, or it is not yours.")
+    METHOD_NOT_ALLOWED = (405, "The method is not allowed for this path.")
+    ALREADY_HANDLED = (409, "Another person acted first.")
+    NOT_POSSIBLE_NOW = (409, "This is not possible in the current state.")
+    DOUBLE_BOOKING = (409, "The customer has another reservation around that time.")
     STILL_RUNNING = (409, "The first request with this key is still running.")
-    TOO_LARGE = (413, "The body is too large.")
-    NOT_JSON = (415, "The body has to be JSON.")
-    INVALID = (422, "Something in the request is not valid.")
+    TOO_LARGE = (413, "The request body is too large.")
+    NOT_JSON = (415, "The request body must be JSON.")
+    INVALID = (422, "The request is not valid.")
     KEY_REUSED = (422, "This key was used for another request.")
     TOO_MANY_REQUESTS = (429, "Too many requests.")
     LIMIT_REACHED = (429, "A limit has been reached.")
-    INTERNAL = (500, "Something went wrong on our side.")
-    UNAVAILABLE = (503, "Something that is needed is away. Try again.")
+    INTERNAL = (500, "An internal error occurred.")
+    UNAVAILABLE = (503, "The service is temporarily unavailable. Try again.")
 
     @property
     def status(self) -> int:
@@ -82,7 +82,7 @@ class ProblemBody(CamelModel):
 
 
 class Problem(Exception):
-    """Raise it anywhere in a request: it is the answer."""
+    """Raised anywhere during a request, it becomes the response."""
 
     def __init__(
         self,
@@ -118,11 +118,11 @@ class Problem(Exception):
 
 
 def not_found(what: str) -> Problem:
-    return Problem(ProblemType.NOT_FOUND, f"There is no such {what}, or it is not yours.")
+    return Problem(ProblemType.NOT_FOUND, f"The {what} does not exist, or it is not yours.")
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The `responses` of a route: these, and those which every route may give."""
+    """`responses` of a route: these statuses and those that every route can return."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {
@@ -156,9 +156,9 @@ def example(status: int) -> dict[str, Any]:
 
 
 def answer_with_problems(app: FastAPI) -> None:
-    """Let nothing out that is not a problem: not the framework's errors, and no exception's text."""
+    """Turn every error into a problem, the framework's included. No exception's text reaches a client."""
 
-    async def ours(_: Request, problem: Exception) -> Response:
+    async def raised(_: Request, problem: Exception) -> Response:
         assert isinstance(problem, Problem)  # noqa: S101 - registered for this class
         return problem.response()
 
@@ -171,26 +171,26 @@ def answer_with_problems(app: FastAPI) -> None:
         by_status = {404: ProblemType.NOT_FOUND, 405: ProblemType.METHOD_NOT_ALLOWED}
         return Problem(by_status.get(error.status_code, ProblemType.MALFORMED), headers=error.headers).response()
 
-    async def away(_: Request, outage: Exception) -> Response:
+    async def unavailable(_: Request, outage: Exception) -> Response:
         log.warning("request_interrupted", error=describe(outage))
         return Problem(ProblemType.UNAVAILABLE, headers={"Retry-After": "1"}).response()
 
-    app.add_exception_handler(Problem, ours)
+    app.add_exception_handler(Problem, raised)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, framework)
     for outage in OUTAGES:
-        app.add_exception_handler(outage, away)
+        app.add_exception_handler(outage, unavailable)
 
 
 def _from_validation(error: RequestValidationError) -> Problem:
-    complaints = error.errors()
-    if any(complaint["type"] == "json_invalid" for complaint in complaints):
-        return Problem(ProblemType.MALFORMED, "The body is not JSON.")
+    details = error.errors()
+    if any(detail["type"] == "json_invalid" for detail in details):
+        return Problem(ProblemType.MALFORMED, "The request body is not valid JSON.")
     errors = [
-        FieldError(field=_field(complaint["loc"]), message=complaint["msg"].removeprefix("Value error, "))
-        for complaint in complaints[:20]
+        FieldError(field=_field(detail["loc"]), message=detail["msg"].removeprefix("Value error, "))
+        for detail in details[:20]
     ]
-    return Problem(ProblemType.INVALID, "; ".join(f"{one.field}: {one.message}" for one in errors), errors=errors)
+    return Problem(ProblemType.INVALID, "; ".join(f"{each.field}: {each.message}" for each in errors), errors=errors)
 
 
 def _field(location: Sequence[int | str]) -> str:

@@ -1,6 +1,6 @@
-"""A token bucket per user: so many requests at once, so many a second in the long run.
+"""A token bucket per user.
 
-In the memory of one process, since a limit protects that process; with n replicas a user may have n times as much.
+The buckets are in the process's memory, because the limit protects the process: n replicas allow n times the rate.
 """
 
 import time
@@ -11,29 +11,29 @@ from tablebell.token_bucket import TokenBucket
 
 class RateLimit:
     def __init__(
-        self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic, remember: int = 100_000
+        self, per_second: float, burst: int, clock: Callable[[], float] = time.monotonic, max_users: int = 100_000
     ) -> None:
         self._per_second = per_second
         self._burst = float(burst)
         self._clock = clock
-        self._remember = remember
+        self._max_users = max_users
         self._buckets: dict[object, TokenBucket] = {}
 
-    def take(self, who: object) -> float:
-        """0 when the request may pass, else how many seconds to wait."""
+    def take(self, key: object) -> float:
+        """Return 0 if the request is allowed, otherwise the seconds to wait."""
         now = self._clock()
-        bucket = self._buckets.get(who)
+        bucket = self._buckets.get(key)
         if bucket is None:
-            if len(self._buckets) >= self._remember:
-                self._forget(now)
-            bucket = self._buckets[who] = TokenBucket(self._per_second, self._burst, now)
+            if len(self._buckets) >= self._max_users:
+                self._evict(now)
+            bucket = self._buckets[key] = TokenBucket(self._per_second, self._burst, now)
         return bucket.take(now)
 
-    def _forget(self, now: float) -> None:
-        """A bucket that is full again is as good as none. If all are in use, the oldest half loses its count."""
+    def _evict(self, now: float) -> None:
+        """Drop buckets that are full again. If none is, drop the least recently used half."""
         full_after = self._burst / self._per_second
-        kept = {who: bucket for who, bucket in self._buckets.items() if now - bucket.updated_at < full_after}
-        if len(kept) >= self._remember:
-            by_age = sorted(kept, key=lambda who: kept[who].updated_at)
-            kept = {who: kept[who] for who in by_age[len(by_age) // 2 :]}
+        kept = {key: bucket for key, bucket in self._buckets.items() if now - bucket.updated_at < full_after}
+        if len(kept) >= self._max_users:
+            by_age = sorted(kept, key=lambda key: kept[key].updated_at)
+            kept = {key: kept[key] for key in by_age[len(by_age) // 2 :]}
         self._buckets = kept

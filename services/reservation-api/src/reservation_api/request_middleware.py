@@ -1,4 +1,4 @@
-"""Around every request: its correlation, one canonical log line, its metrics, an answer even to what nobody foresaw."""
+"""Correlation, one log line, metrics and the 500 response, for every request."""
 
 import time
 
@@ -13,14 +13,14 @@ from tablebell.tracing import SpanKind, annotate, traced
 
 log = structlog.get_logger(__name__)
 
-# A client may send any word as its method: only these become labels.
+# Clients can send any method name: only these become label values.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Asked for every few seconds by machines: not worth a line each.
+# Probes and scrapes are not logged or counted.
 QUIET = ("/health/", "/metrics")
 
 
 class RequestMiddleware:
-    """ASGI middleware around everything that may fail."""
+    """ASGI middleware around everything but the security headers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -30,25 +30,25 @@ class RequestMiddleware:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        began = time.perf_counter()
+        started = time.perf_counter()
         status = 0
 
-        async def watched_send(message: Message) -> None:
+        async def observed_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Correlation-Id"] = correlation.correlation_id
             await send(message)
 
-        begun = Correlation.begin(headers.get("x-correlation-id"), headers.get("traceparent"))
-        with traced(begun, _method(scope), headers, SpanKind.SERVER) as correlation:
+        incoming = Correlation.begin(headers.get("x-correlation-id"), headers.get("traceparent"))
+        with traced(incoming, _method(scope), headers, SpanKind.SERVER) as correlation:
             try:
-                await self._app(scope, receive, watched_send)
+                await self._app(scope, receive, observed_send)
             except Exception:
                 log.exception("request_failed", method=scope["method"], path=scope["path"])
                 if status == 0:
-                    await Problem(ProblemType.INTERNAL).response()(scope, receive, watched_send)
-            _record(scope, status, time.perf_counter() - began)
+                    await Problem(ProblemType.INTERNAL).response()(scope, receive, observed_send)
+            _record(scope, status, time.perf_counter() - started)
 
 
 def _method(scope: Scope) -> str:
@@ -57,7 +57,7 @@ def _method(scope: Scope) -> str:
 
 
 def _record(scope: Scope, status: int, seconds: float) -> None:
-    # The template, not the path: a path holds ids, and a label must not.
+    # The template instead of the path: ids would make the number of label values unbounded.
     route = getattr(scope.get("route"), "path", "unknown")
     method = _method(scope) if route != "unknown" else "unknown"
     REQUESTS.labels(method, route, str(status)).inc()

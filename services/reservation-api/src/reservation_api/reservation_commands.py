@@ -1,4 +1,4 @@
-"""The reservation's own door: staff decide, customers change and cancel."""
+"""Commands on a reservation: staff accept, reject and postpone it, customers change and cancel it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,7 +29,7 @@ class Postpone(Body):
 
 
 class Change(Body):
-    """What is left out stays as it is; a note of null is taken away."""
+    """Omitted fields stay unchanged. A `note` of null deletes the note."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"partySize": 6, "slotTime": "2027-11-14T20:30:00"}})
 
@@ -38,9 +38,9 @@ class Change(Body):
     note: Text | None = None
 
     @model_validator(mode="after")
-    def says_something(self) -> "Change":
+    def is_not_empty(self) -> "Change":
         if not self.model_fields_set:
-            raise ValueError("say at least one of partySize, slotTime and note")
+            raise ValueError("at least one of partySize, slotTime and note is required")
         for field, name in (("party_size", "partySize"), ("slot_time", "slotTime")):
             if field in self.model_fields_set and getattr(self, field) is None:
                 raise ValueError(f"{name} cannot be null")
@@ -54,7 +54,7 @@ class ReservationCommands:
         self._pool = pool
         self._limits = limits
         self._restaurants = restaurants
-        self._announcer = wakeup_sender
+        self._wakeup_sender = wakeup_sender
         self._horizon = horizon
 
     async def decide(
@@ -62,7 +62,7 @@ class ReservationCommands:
     ) -> ReservationView:
         async def work(connection: Connection) -> ReservationView:
             staff = await find_person(connection, identity)
-            locked = await self.hold(connection, reservation_id)
+            locked = await self.lock(connection, reservation_id)
             if locked.row["restaurant_id"] != staff.restaurant_id:
                 raise not_found("reservation")
             desired = await self.proposal(locked, proposed_time)
@@ -77,7 +77,7 @@ class ReservationCommands:
 
         async def work(connection: Connection) -> ReservationView:
             nonlocal is_changed
-            locked = await self._take_own(connection, identity, reservation_id)
+            locked = await self._lock_own(connection, identity, reservation_id)
             desired = await self._desired(locked, change)
             same = all(getattr(locked.reservation, field) == value for field, value in desired.items())
             is_changed = not (same and locked.reservation.status in ALIVE)
@@ -92,29 +92,29 @@ class ReservationCommands:
 
     async def cancel(self, identity: Identity, reservation_id: int) -> ReservationView:
         async def work(connection: Connection) -> ReservationView:
-            locked = await self._take_own(connection, identity, reservation_id)
+            locked = await self._lock_own(connection, identity, reservation_id)
             return await locked.act(Act.CANCEL, await find_person(connection, identity))
 
         answer = await in_transaction(self._pool, work)
         self.on_committed(Act.CANCEL)
         return answer
 
-    async def hold(self, connection: Connection, reservation_id: int) -> LockedReservation:
-        return await LockedReservation.take(connection, reservation_id, self._limits)
+    async def lock(self, connection: Connection, reservation_id: int) -> LockedReservation:
+        return await LockedReservation.acquire(connection, reservation_id, self._limits)
 
     async def proposal(self, locked: LockedReservation, proposed_time: datetime | None) -> dict[str, Any]:
-        """What a proposal sets, if the restaurant is open then."""
+        """The fields that a proposal sets. Raises a Problem if the restaurant is closed at that time."""
         if proposed_time is None:
             return {}
-        return {"proposed_time": await self._moment(locked, "proposedTime", proposed_time)}
+        return {"proposed_time": await self._check_time(locked, "proposedTime", proposed_time)}
 
     def on_committed(self, act: Act) -> None:
-        """After the commit."""
-        self._announcer.announce(Level.EVENT)
+        """Call after the commit: sends the wake-up and counts the act."""
+        self._wakeup_sender.announce(Level.EVENT)
         RESERVATIONS.labels(RULES[act].event_type).inc()
 
-    async def _take_own(self, connection: Connection, identity: Identity, reservation_id: int) -> LockedReservation:
-        locked = await self.hold(connection, reservation_id)
+    async def _lock_own(self, connection: Connection, identity: Identity, reservation_id: int) -> LockedReservation:
+        locked = await self.lock(connection, reservation_id)
         if locked.row["customer_id"] != identity.user_id:
             raise not_found("reservation")
         return locked
@@ -122,20 +122,22 @@ class ReservationCommands:
     async def _desired(self, locked: LockedReservation, change: Change) -> dict[str, Any]:
         desired: dict[str, Any] = change.model_dump(exclude_unset=True)
         if change.slot_time is not None:
-            desired["slot_time"] = await self._moment(locked, "slotTime", change.slot_time)
+            desired["slot_time"] = await self._check_time(locked, "slotTime", change.slot_time)
         elif locked.reservation.slot_time <= datetime.now(UTC):
-            raise Problem.of_field("slotTime", "The time of the reservation has passed.")
+            raise Problem.of_field("slotTime", "The time of the reservation is in the past.")
         if change.party_size is not None:
             restaurant = await self._restaurants.find(locked.connection, locked.row["restaurant_id"])
             if restaurant is not None and change.party_size > restaurant.max_party_size:
-                raise Problem.of_field("partySize", f"Parties of up to {restaurant.max_party_size} are seated.")
+                raise Problem.of_field(
+                    "partySize", f"{restaurant.name} seats parties of up to {restaurant.max_party_size}."
+                )
         return desired
 
-    async def _moment(self, locked: LockedReservation, field: str, written: datetime) -> datetime:
+    async def _check_time(self, locked: LockedReservation, field: str, written: datetime) -> datetime:
         restaurant = await self._restaurants.find(locked.connection, locked.row["restaurant_id"])
         if restaurant is None:
             raise not_found("restaurant")
         try:
             return restaurant.check(field, written, datetime.now(UTC), self._horizon)
-        except NotBookable as refused:
-            raise Problem.of_field(refused.field, refused.reason) from None
+        except NotBookable as error:
+            raise Problem.of_field(error.field, error.reason) from None

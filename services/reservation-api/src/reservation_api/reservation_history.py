@@ -1,4 +1,4 @@
-"""The whole story of one reservation: its events, who was told, by which channels, at which attempt, and who acted."""
+"""The history of one reservation: its events, notifications, channel sends with their attempts, and actions."""
 
 from collections import defaultdict
 from datetime import datetime
@@ -28,7 +28,7 @@ class TracedEvent(CamelModel):
     published_at: datetime | None
     discarded_at: datetime | None
     processed: dict[str, datetime]
-    """When each listener had it."""
+    """When each listener processed it."""
 
 
 class TracedAttempt(CamelModel):
@@ -71,7 +71,7 @@ class TracedNotification(CamelModel):
     read_by_user_id: int | None
     created_at: datetime
     outbox_status: str | None
-    """Of L1; null when it has been purged."""
+    """Status of the L1 row; null if the row has been purged."""
     outbox_error: str | None
     expanded_at: datetime | None
     channels: list[TracedSend]
@@ -103,12 +103,12 @@ class ReservationHistory:
         self._pool = pool
 
     async def trace(self, identity: Identity, reservation_id: int) -> Trace:
-        """It shows people's addresses and doings, so it is recorded who has read it."""
+        """The access is recorded, because a trace shows personal data."""
 
         async def work(connection: Connection) -> Trace:
             return await _trace(connection, reservation_id)
 
-        trace = await in_transaction(self._pool, work, one_snapshot=True)  # so that the parts of the trace agree
+        trace = await in_transaction(self._pool, work, one_snapshot=True)
         await store.append_admin_read(self._pool, identity.user_id, "trace", reservation_id)
         return trace
 
@@ -134,7 +134,7 @@ async def _trace(connection: Connection, reservation_id: int) -> Trace:
 
 def _event(row: store.Row) -> TracedEvent:
     return TracedEvent(
-        **_same(row, TracedEvent, "event_id", "version", "correlation_id"),
+        **_columns(row, TracedEvent, "event_id", "version", "correlation_id"),
         event_id=str(row["event_id"]),
         version=row["aggregate_version"],
         correlation_id=row["headers"].get("correlation_id"),
@@ -142,13 +142,13 @@ def _event(row: store.Row) -> TracedEvent:
 
 
 def _send(row: store.Row) -> TracedSend:
-    return TracedSend(**_same(row, TracedSend, "channel"), channel=row["channel_type"])
+    return TracedSend(**_columns(row, TracedSend, "channel"), channel=row["channel_type"])
 
 
 def _notification(row: store.Row, channels: list[TracedSend]) -> TracedNotification:
-    made = ("event_id", "shared", "outbox_status", "outbox_error", "expanded_at", "channels")
+    derived = ("event_id", "shared", "outbox_status", "outbox_error", "expanded_at", "channels")
     return TracedNotification(
-        **_same(row, TracedNotification, *made),
+        **_columns(row, TracedNotification, *derived),
         event_id=str(row["event_id"]),
         shared=row["shared_read"],
         outbox_status=row["status"],
@@ -159,9 +159,9 @@ def _notification(row: store.Row, channels: list[TracedSend]) -> TracedNotificat
 
 
 def _action(row: store.Row) -> TracedAction:
-    return TracedAction(**_same(row, TracedAction, "action", "at"), action=row["action_type"], at=row["created_at"])
+    return TracedAction(**_columns(row, TracedAction, "action", "at"), action=row["action_type"], at=row["created_at"])
 
 
-def _same(row: store.Row, kind: type[CamelModel], *made: str) -> dict[str, Any]:
-    """The fields that are called as their columns are, without those made from others."""
-    return {name: row[name] for name in kind.model_fields if name not in made}
+def _columns(row: store.Row, model: type[CamelModel], *derived: str) -> dict[str, Any]:
+    """The fields that have the name of their column, that is all but the derived ones."""
+    return {name: row[name] for name in model.model_fields if name not in derived}

@@ -1,4 +1,4 @@
-"""A reservation as clients see it, and the lists of them."""
+"""The representation of a reservation in responses, and the lists of reservations."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -15,8 +15,8 @@ from tablebell.postgres import Pool
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-# The year 2286, in microseconds: far enough for any reservation, near enough for any arithmetic.
-FARTHEST = 10**16
+# The year 2286 in microseconds: later than any reservation, and safe for datetime arithmetic.
+MAX_MICROS = 10**16
 
 
 class ReservationView(CamelModel):
@@ -50,7 +50,7 @@ class ReservationView(CamelModel):
     agency_id: int | None
     party_size: int
     slot_time: datetime
-    """In the restaurant's time, with its offset."""
+    """In the restaurant's timezone, with its offset."""
     proposed_time: datetime | None
     timezone: str
     status: Status
@@ -64,7 +64,7 @@ def view(row: store.Row) -> ReservationView:
     """From the columns of `reservation`, with customer_name, restaurant_name and timezone."""
     zone = ZoneInfo(row["timezone"])
     proposed = row["proposed_time"]
-    # The values are the database's own: checking them again would only cost time.
+    # No validation: the values come from the database.
     return ReservationView.model_construct(
         id=row["id"],
         customer_id=row["customer_id"],
@@ -108,7 +108,7 @@ class Reservations:
         after = (EPOCH, 0)
         if cursor:
             micros, last_id = decode(cursor, 2)
-            after = (EPOCH + max(0, min(micros, FARTHEST)) * MICROSECOND, last_id)
+            after = (EPOCH + max(0, min(micros, MAX_MICROS)) * MICROSECOND, last_id)
         rows = await store.list_reservations_of_staff(
             self._pool, staff_id, status=status, day=day, after=after, limit=limit + 1
         )

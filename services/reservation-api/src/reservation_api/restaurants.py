@@ -1,4 +1,4 @@
-"""Restaurants by id, remembered for a few seconds: every reservation asks for one, and they hardly change."""
+"""Restaurants by id, cached for a few seconds: every request needs one, and they rarely change."""
 
 import time
 from datetime import date
@@ -6,27 +6,28 @@ from zoneinfo import ZoneInfo
 
 from reservation_api import store
 from reservation_api.domain.restaurant import Restaurant
+from tablebell.postgres import Executor
 
-REMEMBERED = 10_000
+MAX_CACHED = 10_000
 
 
 class Restaurants:
-    def __init__(self, fresh_seconds: float) -> None:
-        self._fresh_seconds = fresh_seconds
-        self._known: dict[int, tuple[float, Restaurant]] = {}
+    def __init__(self, cache_seconds: float) -> None:
+        self._cache_seconds = cache_seconds
+        self._cache: dict[int, tuple[float, Restaurant]] = {}
 
-    async def find(self, session: store.Executor, restaurant_id: int) -> Restaurant | None:
+    async def find(self, connection: Executor, restaurant_id: int) -> Restaurant | None:
         now = time.monotonic()
-        known = self._known.get(restaurant_id)
-        if known is not None and now - known[0] < self._fresh_seconds:
-            return known[1]
-        row = await store.find_restaurant(session, restaurant_id)
+        cached = self._cache.get(restaurant_id)
+        if cached is not None and now - cached[0] < self._cache_seconds:
+            return cached[1]
+        row = await store.find_restaurant(connection, restaurant_id)
         if row is None:
             return None
         restaurant = _restaurant(row)
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[restaurant_id] = (now, restaurant)
+        if len(self._cache) >= MAX_CACHED:
+            self._cache.clear()
+        self._cache[restaurant_id] = (now, restaurant)
         return restaurant
 
 

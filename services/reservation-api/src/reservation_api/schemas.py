@@ -1,4 +1,4 @@
-"""What clients send: camelCase, nothing unknown, strings bounded and printable, numbers that are numbers."""
+"""Types of request fields: camelCase, no unknown fields, bounded printable strings, strict numbers."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 
 LARGEST_ID = 2**63 - 1
 
-# Seconds and offset may be left out; what they are must be written out.
+# Seconds and offset are optional.
 MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.0{1,6})?)?(Z|[+-]\d{2}:\d{2})?", re.ASCII)
 
 
@@ -19,7 +19,7 @@ class Body(BaseModel):
 
 
 def printable(text: str) -> str:
-    """No character of category C: neither control characters nor invisible ones nor half a surrogate pair."""
+    """Refuse characters of category C: control characters, invisible characters, lone surrogates."""
     if any(unicodedata.category(character).startswith("C") for character in text):
         raise ValueError("control characters and invisible characters are not allowed")
     return text

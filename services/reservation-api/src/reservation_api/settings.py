@@ -1,4 +1,4 @@
-"""What reservation-api is told by its environment."""
+"""The settings of reservation-api, read from the environment."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -15,22 +15,22 @@ Limit = Annotated[int, Field(ge=0, le=1_000_000)]
 class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
     port: Port = 8080
     rate_limit_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 50.0
-    """For each user and process, in the long run."""
+    """Per user and process."""
     rate_limit_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
     body_limit_bytes: Annotated[int, Field(ge=1_024, le=1_048_576)] = 16_384
     booking_horizon_days: Annotated[int, Field(ge=1, le=3_650)] = 730
     open_requests_per_customer: Limit = 10
-    """Requests that nobody has decided on yet. 0 is no limit, here and below."""
+    """Undecided requests. 0 disables this limit and those below."""
     open_requests_per_restaurant: Limit = 1_000
     requests_per_hour: Limit = 30
-    """For each customer."""
+    """Per customer."""
     changes_per_hour: Limit = 10
-    """For each person, cancellations included."""
+    """Per person, including cancellations."""
     table_gap_minutes: Annotated[int, Field(ge=0, le=1_440)] = 120
-    """Between two tables of one customer."""
+    """The minimum between two reservations of one customer."""
     restaurant_cache_seconds: Seconds = 5.0
     cors_allowed_origins: Origins = ()
-    """The pages that browsers may call us from; none unless named."""
+    """Origins of pages that may call the API; none by default."""
 
     @property
     def limits(self) -> Limits:

@@ -1,4 +1,4 @@
-"""What reservation-api asks of the database: one function per block of `sql/queries.sql`. None of them commits."""
+"""The queries of reservation-api: one function per block of `sql/queries.sql`. None of them commits."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -9,46 +9,44 @@ from asyncpg import Record
 from reservation_api.domain.limits import Limits
 from reservation_api.domain.reservation import Action, Reservation
 from tablebell.people import UserType
-from tablebell.postgres import Connection, Pool
+from tablebell.postgres import Connection, Executor
 from tablebell.sqlfile import load_queries
 
 SQL = dict(load_queries("reservation_api", "sql", "queries.sql"))
 
-# What a row is read from: a record, or a record with something changed.
+# A record, or a copy of one with changed values.
 Row = Record | Mapping[str, Any]
-# A single statement needs no transaction of its own: a pool will do.
-Executor = Connection | Pool
 
 
-async def find_restaurant(session: Executor, restaurant_id: int) -> Record | None:
-    return await session.fetchrow(SQL["find_restaurant"], restaurant_id)
+async def find_restaurant(connection: Executor, restaurant_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_restaurant"], restaurant_id)
 
 
-async def find_person(session: Executor, user_type: UserType, user_id: int) -> Record | None:
-    return await session.fetchrow(SQL["find_person"], user_type, user_id)
+async def find_person(connection: Executor, user_type: UserType, user_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_person"], user_type, user_id)
 
 
 async def ask_reservation(
-    session: Executor,
+    connection: Executor,
     *,
     asker: tuple[UserType, int],
     customer_id: int,
-    restaurant: tuple[int, str, str],
+    restaurant_id: int,
     party_size: int,
     slot_time: datetime,
     note: str | None,
-    headers: Mapping[str, str],
+    event: Mapping[str, Any],
     limits: Limits,
 ) -> Record | None:
-    return await session.fetchrow(
+    return await connection.fetchrow(
         SQL["ask_reservation"],
         *asker,
         customer_id,
-        *restaurant,
+        restaurant_id,
         party_size,
         slot_time,
         note,
-        headers,
+        event,
         limits.table_gap,
         limits.open_requests_per_customer,
         limits.open_requests_per_restaurant,
@@ -56,20 +54,26 @@ async def ask_reservation(
     )
 
 
-async def find_reservation_of_customer(session: Executor, reservation_id: int, customer_id: int) -> Record | None:
-    return await session.fetchrow(SQL["find_reservation_of_customer"], reservation_id, customer_id)
+async def find_reservation_of_customer(connection: Executor, reservation_id: int, customer_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_reservation_of_customer"], reservation_id, customer_id)
 
 
 async def list_reservations_of_customer(
-    session: Executor, customer_id: int, status: str | None, before_id: int, limit: int
+    connection: Executor, customer_id: int, status: str | None, before_id: int, limit: int
 ) -> list[Record]:
-    return await session.fetch(SQL["list_reservations_of_customer"], customer_id, status, before_id, limit)
+    return await connection.fetch(SQL["list_reservations_of_customer"], customer_id, status, before_id, limit)
 
 
 async def list_reservations_of_staff(
-    session: Executor, staff_id: int, *, status: str | None, day: date | None, after: tuple[datetime, int], limit: int
+    connection: Executor,
+    staff_id: int,
+    *,
+    status: str | None,
+    day: date | None,
+    after: tuple[datetime, int],
+    limit: int,
 ) -> list[Record]:
-    return await session.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, *after, limit)
+    return await connection.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, *after, limit)
 
 
 async def lock_reservation(connection: Connection, reservation_id: int) -> Record | None:
@@ -77,7 +81,7 @@ async def lock_reservation(connection: Connection, reservation_id: int) -> Recor
 
 
 async def change_reservation(connection: Connection, reservation_id: int, to: Reservation) -> datetime:
-    """When it changed."""
+    """Return the new `updated_at`."""
     changed: datetime = await connection.fetchval(
         SQL["change_reservation"],
         reservation_id,
@@ -115,9 +119,9 @@ async def withdraw_planned_events(connection: Connection, reservation_id: int, r
 
 
 async def find_notification(
-    session: Executor, user_type: UserType, user_id: int, notification_id: int
+    connection: Executor, user_type: UserType, user_id: int, notification_id: int
 ) -> Record | None:
-    return await session.fetchrow(SQL["find_notification"], user_type, user_id, notification_id)
+    return await connection.fetchrow(SQL["find_notification"], user_type, user_id, notification_id)
 
 
 async def lock_shared_notifications(
@@ -150,7 +154,7 @@ async def append_action(
     action: Action,
     decides: bool,
 ) -> datetime:
-    """When it was done."""
+    """Return the action's `created_at`."""
     done: datetime = await connection.fetchval(
         SQL["append_action"],
         event_notification_id,
@@ -166,19 +170,19 @@ async def append_action(
 
 
 async def list_notifications(
-    session: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
+    connection: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
 ) -> list[Record]:
-    return await session.fetch(SQL["list_notifications"], user_type, user_id, before_id, limit)
+    return await connection.fetch(SQL["list_notifications"], user_type, user_id, before_id, limit)
 
 
 async def list_unread_notifications(
-    session: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
+    connection: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
 ) -> list[Record]:
-    return await session.fetch(SQL["list_unread_notifications"], user_type, user_id, before_id, limit)
+    return await connection.fetch(SQL["list_unread_notifications"], user_type, user_id, before_id, limit)
 
 
-async def count_unread_notifications(session: Executor, user_type: UserType, user_id: int) -> int:
-    count: int = await session.fetchval(SQL["count_unread_notifications"], user_type, user_id)
+async def count_unread_notifications(connection: Executor, user_type: UserType, user_id: int) -> int:
+    count: int = await connection.fetchval(SQL["count_unread_notifications"], user_type, user_id)
     return count
 
 
@@ -198,12 +202,12 @@ async def mark_read(connection: Connection, user_type: UserType, user_id: int, n
     await connection.execute(SQL["mark_read"], user_type, user_id, notification_ids)
 
 
-async def find_preferences(session: Executor, user_type: UserType, user_id: int) -> Record | None:
-    return await session.fetchrow(SQL["find_preferences"], user_type, user_id)
+async def find_preferences(connection: Executor, user_type: UserType, user_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_preferences"], user_type, user_id)
 
 
 async def save_preferences(
-    session: Executor,
+    connection: Executor,
     user_type: UserType,
     user_id: int,
     *,
@@ -212,8 +216,8 @@ async def save_preferences(
     quiet_from: time | None,
     quiet_until: time | None,
 ) -> bool:
-    """False when there is no such person."""
-    saved = await session.fetchval(
+    """Return False if the person does not exist."""
+    saved = await connection.fetchval(
         SQL["save_preferences"], user_type, user_id, channels, event_types, quiet_from, quiet_until
     )
     return saved is not None
@@ -222,7 +226,7 @@ async def save_preferences(
 async def claim_key(
     connection: Connection, owner: tuple[UserType, int], key: str, request_hash: bytes, keep: timedelta
 ) -> bool:
-    """Whether the key is ours to answer."""
+    """Return False if the key already has a response."""
     return await connection.fetchval(SQL["claim_key"], *owner, key, request_hash, keep) is not None
 
 
@@ -236,8 +240,8 @@ async def save_response(
     await connection.execute(SQL["save_response"], *owner, key, status_code, response)
 
 
-async def purge_keys(session: Executor, keep: timedelta, limit: int) -> int:
-    return len(await session.fetch(SQL["purge_keys"], keep, limit))
+async def purge_keys(connection: Executor, keep: timedelta, limit: int) -> int:
+    return len(await connection.fetch(SQL["purge_keys"], keep, limit))
 
 
 async def lock_reservations_of_events(connection: Connection, event_ids: Sequence[int]) -> None:
@@ -273,7 +277,7 @@ async def append_intervention(
 
 
 async def list_undeliverable_addresses(
-    session: Executor,
+    connection: Executor,
     *,
     person: tuple[UserType | None, int | None],
     channel: str | None,
@@ -281,32 +285,32 @@ async def list_undeliverable_addresses(
     after_id: int,
     limit: int,
 ) -> list[Record]:
-    return await session.fetch(SQL["list_undeliverable_addresses"], *person, channel, reason, after_id, limit)
+    return await connection.fetch(SQL["list_undeliverable_addresses"], *person, channel, reason, after_id, limit)
 
 
 async def clear_undeliverable_addresses(connection: Connection, ids: Sequence[int]) -> list[Record]:
     return await connection.fetch(SQL["clear_undeliverable_addresses"], ids)
 
 
-async def append_admin_read(session: Executor, admin_id: int, subject: str, reservation_id: int) -> None:
-    await session.execute(SQL["append_admin_read"], admin_id, subject, reservation_id)
+async def append_admin_read(connection: Executor, admin_id: int, subject: str, reservation_id: int) -> None:
+    await connection.execute(SQL["append_admin_read"], admin_id, subject, reservation_id)
 
 
-async def trace_reservation(session: Executor, reservation_id: int) -> Record | None:
-    return await session.fetchrow(SQL["trace_reservation"], reservation_id)
+async def trace_reservation(connection: Executor, reservation_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["trace_reservation"], reservation_id)
 
 
-async def trace_events(session: Executor, reservation_id: int) -> list[Record]:
-    return await session.fetch(SQL["trace_events"], reservation_id)
+async def trace_events(connection: Executor, reservation_id: int) -> list[Record]:
+    return await connection.fetch(SQL["trace_events"], reservation_id)
 
 
-async def trace_notifications(session: Executor, reservation_id: int) -> list[Record]:
-    return await session.fetch(SQL["trace_notifications"], reservation_id)
+async def trace_notifications(connection: Executor, reservation_id: int) -> list[Record]:
+    return await connection.fetch(SQL["trace_notifications"], reservation_id)
 
 
-async def trace_channel_sends(session: Executor, notification_ids: Sequence[int]) -> list[Record]:
-    return await session.fetch(SQL["trace_channel_sends"], notification_ids)
+async def trace_channel_sends(connection: Executor, notification_ids: Sequence[int]) -> list[Record]:
+    return await connection.fetch(SQL["trace_channel_sends"], notification_ids)
 
 
-async def trace_actions(session: Executor, reservation_id: int) -> list[Record]:
-    return await session.fetch(SQL["trace_actions"], reservation_id)
+async def trace_actions(connection: Executor, reservation_id: int) -> list[Record]:
+    return await connection.fetch(SQL["trace_actions"], reservation_id)

@@ -1,7 +1,7 @@
-"""One transaction per use case, run again when PostgreSQL ended it for a reason that does not recur.
+"""One transaction per use case, retried after a transient error.
 
-That is a deadlock, a conflict of two transactions, or a migration: a prepared statement whose columns have changed
-fails once inside a transaction, and is prepared again afterwards.
+Transient are deadlocks, serialization failures, and migrations: a prepared statement whose columns have changed fails
+once inside a transaction and is then prepared again.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ import asyncpg
 from tablebell.postgres import Connection, Pool
 
 ATTEMPTS = 3
-PASSING = (
+TRANSIENT = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.InvalidCachedStatementError,
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 
 async def in_transaction(pool: Pool, work: Callable[[Connection], Awaitable[T]], *, one_snapshot: bool = False) -> T:
-    """`work` is called again from its beginning, so it must change nothing but the database.
+    """`work` may be called again, so it must have no effects outside the database.
 
-    With `one_snapshot` all its statements see the same state of the database, and it may only read.
+    With `one_snapshot` all its statements see the same state of the database, and it must only read.
     """
-    how: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True} if one_snapshot else {}
+    options: dict[str, Any] = {"isolation": "repeatable_read", "readonly": True} if one_snapshot else {}
     attempt = 1
     while True:
         try:
-            async with pool.acquire() as connection, connection.transaction(**how):
+            async with pool.acquire() as connection, connection.transaction(**options):
                 return await work(connection)
-        except PASSING:
+        except TRANSIENT:
             if attempt == ATTEMPTS:
                 raise
             attempt += 1

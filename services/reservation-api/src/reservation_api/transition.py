@@ -1,8 +1,8 @@
-"""Acting on a reservation: the one way in which it changes, whoever acts and by whichever door.
+"""The only code that changes a reservation after it has been created.
 
-In one transaction, under the lock of the reservation: the new version, the action that made it, its event, its
-reminders, and what was still to be sent about the old version withdrawn. Locks are taken in one order: the reservation,
-then the customer's limits, then what staff share about it, then its sends.
+One transaction, under the reservation's row lock, writes the new version, the action, the event and the reminders, and
+withdraws pending sends about the old version. Locks are always taken in this order: the reservation, the customer's
+limits, the shared notifications, their channel sends.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from reservation_api.domain.limits import Limits
 from reservation_api.domain.reservation import RULES, Act, Illegal, Reservation, Status, TooLate, perform
 from reservation_api.domain.schedule import plan
 from reservation_api.event_factory import reservation_event
-from reservation_api.limiting import limit_problem
+from reservation_api.limit_problem import limit_problem
 from reservation_api.metrics import DECISIONS_LOST
 from reservation_api.people import Person
 from reservation_api.problem import HandledBy, Problem, ProblemType, not_found
@@ -30,7 +30,7 @@ from tablebell.postgres import Connection
 
 
 class LockedReservation:
-    """A reservation under its lock."""
+    """A reservation whose row lock this transaction holds."""
 
     def __init__(self, connection: Connection, row: store.Row, limits: Limits) -> None:
         self.connection = connection
@@ -47,7 +47,7 @@ class LockedReservation:
         )
 
     @classmethod
-    async def take(cls, connection: Connection, reservation_id: int, limits: Limits) -> "LockedReservation":
+    async def acquire(cls, connection: Connection, reservation_id: int, limits: Limits) -> "LockedReservation":
         row = await store.lock_reservation(connection, reservation_id)
         if row is None:
             raise not_found("reservation")
@@ -56,7 +56,7 @@ class LockedReservation:
     async def act(
         self, act: Act, person: Person, *, via: tuple[int, int] | None = None, **desired: Any
     ) -> ReservationView:
-        """`via` is the notification by which a person acts; `desired` is what a change or a proposal sets."""
+        """`via`: the ids of the event notification and the notification; `desired`: the fields that the act sets."""
         rule = RULES[act]
         try:
             after = perform(act, replace(self.reservation, **desired), person.user_type, datetime.now(UTC))
@@ -80,7 +80,8 @@ class LockedReservation:
         )
         if shared:
             await withdraw_shared(self.connection, shared, f"handled by {person.name} ({rule.action})")
-        if Status.ACCEPTED in (self.reservation.status, after.status):  # a dead reminder may have been requeued since
+        # Also if it becomes ACCEPTED: an operator may have requeued a dead reminder of an earlier version.
+        if Status.ACCEPTED in (self.reservation.status, after.status):
             await store.withdraw_planned_events(self.connection, self.id, f"the reservation is {after.status} now")
         events = [reservation_event(self.row, after, at, rule.event_type, actor=person.actor, action=rule.action)]
         if after.status is Status.ACCEPTED:
@@ -108,19 +109,19 @@ class LockedReservation:
         try:
             await store.append_events(self.connection, events)
         except asyncpg.UniqueViolationError as error:
-            # An operator requeued a dead reminder between the withdrawal and this: done again, it is withdrawn too.
+            # An operator requeued a dead reminder after the withdrawal. The retry withdraws it too.
             raise asyncpg.SerializationError("a reminder was requeued at the same time") from error
 
     def _reminders(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
         planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), at)
-        return [reservation_event(self.row, after, at, one.event_type, planned=one) for one in planned]
+        return [reservation_event(self.row, after, at, event.event_type, planned=event) for event in planned]
 
     async def _refusal(self, illegal: Illegal) -> Problem:
-        """Who brought the reservation into the state in which the act is not legal."""
+        """The 409; names the person whose action led to the current state, if there is one."""
         if isinstance(illegal, TooLate):
             return Problem(ProblemType.NOT_POSSIBLE_NOW, str(illegal))
-        acted = await store.find_resulting_action(self.connection, self.id, self.reservation.version)
-        return already_handled(acted) if acted else Problem(ProblemType.NOT_POSSIBLE_NOW, str(illegal))
+        action = await store.find_resulting_action(self.connection, self.id, self.reservation.version)
+        return already_handled(action) if action else Problem(ProblemType.NOT_POSSIBLE_NOW, str(illegal))
 
 
 def _field_of_time(act: Act) -> str:
@@ -128,8 +129,8 @@ def _field_of_time(act: Act) -> str:
 
 
 async def withdraw_shared(connection: Connection, shared: Sequence[store.Row], reason: str) -> None:
-    """Withdraw what is not sent yet of these shared notifications (lock_shared_notifications)."""
-    ids = [one["id"] for one in shared]
+    """Withdraw the unsent channel sends of notifications that `lock_shared_notifications` returned."""
+    ids = [row["id"] for row in shared]
     await withdraw_channel_sends(connection, ids, [reason] * len(ids), UserType.RESTAURANT_USER)
 
 

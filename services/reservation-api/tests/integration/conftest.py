@@ -1,4 +1,4 @@
-"""The service on a real socket, connected as its own role, and people who talk to it."""
+"""The service on a real socket, connected with its own database role, and HTTP clients for its users."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -41,13 +41,13 @@ def settings_for(database: Database, **changed: Any) -> Settings:
         "port": free_port(),
         "rate_limit_per_second": 10_000,
         "rate_limit_burst": 10_000,
-        # One customer asks for many tables here; the tests of the limits set them.
+        # Disabled, because most tests make many requests as one customer. The tests of the limits set them.
         "open_requests_per_customer": 0,
         "open_requests_per_restaurant": 0,
         "requests_per_hour": 0,
         "changes_per_hour": 0,
         "table_gap_minutes": 0,
-        # A test that changes a restaurant sees the change at once.
+        # Practically off, so that changes of a restaurant are visible at once.
         "restaurant_cache_seconds": 0.000001,
     }
     return Settings(**(given | changed))
@@ -55,7 +55,7 @@ def settings_for(database: Database, **changed: Any) -> Settings:
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[str]:
-    """The service's address, while it runs in this event loop."""
+    """Run the service in this event loop and yield its URL."""
     stop = Stop()
     async with (
         open_pool(settings.database_url, "reservation-api", settings.database_pool_size) as pool,
@@ -92,7 +92,7 @@ async def api(database: Database) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def person(api: str) -> AsyncIterator[Person]:
-    """`person("CUSTOMER", 5)` is a client with that person's token."""
+    """`person("CUSTOMER", 5)` returns a client with that person's token."""
     async with AsyncExitStack() as clients:
         known: dict[tuple[str, int], httpx.AsyncClient] = {}
 
@@ -118,24 +118,24 @@ def giulia(person: Person) -> httpx.AsyncClient:
 
 
 def slot(days: int = 30, hour: int = 20) -> str:
-    """An evening to come, at which the demo's restaurant is open."""
+    """A future time at which restaurant 10 is open."""
     day = datetime.now(UTC).date() + timedelta(days=days)
     return f"{day}T{hour:02}:00:00"
 
 
-def create_reservation(**changed: Any) -> dict[str, Any]:
+def ask_body(**changed: Any) -> dict[str, Any]:
     return {"customerId": 5, "restaurantId": 10, "partySize": 4, "slotTime": slot()} | changed
 
 
 async def ask(client: httpx.AsyncClient, **changed: Any) -> dict[str, Any]:
-    answer = await client.post("/customer/reservation/ask", json=create_reservation(**changed))
+    answer = await client.post("/customer/reservation/ask", json=ask_body(**changed))
     assert answer.status_code == 200, answer.text
     reservation: dict[str, Any] = answer.json()
     return reservation
 
 
 async def events(pool: Pool, reservation_id: int) -> list[dict[str, Any]]:
-    """The reservation's events that are not planned, in order."""
+    """The unscheduled events of a reservation, in order."""
     rows = await pool.fetch(
         "SELECT * FROM event_outbox WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND schedule_key IS NULL"
         " ORDER BY aggregate_version",
@@ -144,7 +144,7 @@ async def events(pool: Pool, reservation_id: int) -> list[dict[str, Any]]:
     return [dict(row) for row in rows]
 
 
-async def on_committed(
+async def fan_out(
     pool: Pool,
     reservation_id: int,
     *,
@@ -152,7 +152,7 @@ async def on_committed(
     audience: str = "RESTAURANT",
     people: tuple[str, list[int]] = ("RESTAURANT_USER", [50, 51, 52]),
 ) -> list[int]:
-    """What the fan-out would have written of the reservation's newest such event: the notifications' ids, by person."""
+    """Write what the fan-out would write for the newest such event. Returns the notification ids in order of people."""
     shared = audience == "RESTAURANT" and event_type in {"RESERVATION_REQUESTED", "RESERVATION_CHANGED"}
     event_notification = await pool.fetchval(
         """

@@ -1,4 +1,4 @@
-"""The service as separate processes, as replicas are: what they share is the database alone."""
+"""Replicas of the service as separate processes that share only the database."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ async def replicas(database: Database, count: int) -> AsyncIterator[list[Replica
     started: list[Replica] = []
     try:
         for _ in range(count):
-            started.append(await _start(database))  # noqa: PERF401 - what has started must be ended, whatever fails next
+            started.append(await _start(database))  # noqa: PERF401 - `finally` must see each process, even if a later start fails
         await asyncio.gather(*(answering(replica.url) for replica in started))
         yield started
     finally:

@@ -1,5 +1,4 @@
-"""Every route by every user type, with an object that is theirs, is another's or was theirs once: nobody reads or acts
-on what is not theirs."""
+"""Access control: every route, by every user type, for own objects, those of others and former ones."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from tablebell.postgres import Pool
 from tablebell.testing import Database
 from tablebell.wakeups import WakeupSender
 
-from .conftest import Person, on_committed, settings_for, slot
+from .conftest import Person, fan_out, settings_for, slot
 
 PEOPLE = {"CUSTOMER": 5, "RESTAURANT_USER": 50, "ADMIN_USER": 1, "AGENCY_USER": 70}
 STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER": 71}
@@ -26,14 +25,14 @@ STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER
 CUSTOMER, STAFF, ADMIN = {"CUSTOMER"}, {"RESTAURANT_USER"}, {"ADMIN_USER"}
 ASKERS, ANYONE = {"CUSTOMER", "AGENCY_USER"}, set(PEOPLE)
 
-# People who may change their place: to the other restaurant, to the other agency.
+# Users who can move to another restaurant or agency.
 MOVES = {
     "RESTAURANT_USER": "UPDATE restaurant_users SET restaurant_id = {0} WHERE id = 50",
     "AGENCY_USER": "UPDATE agency_users SET agency_id = {1} WHERE id = 70",
 }
 
 SELECTION = {"level": "event_outbox", "ids": [1]}
-# Who ever may, what is sent, and whether the route is about one object, which may be somebody else's.
+# The allowed user types, the body, and whether the route addresses an object with an owner.
 MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/customer/reservation/ask"): (ASKERS, {"restaurantId": 10, "partySize": 2}, True),
     ("GET", "/customer/reservation"): (CUSTOMER, None, False),
@@ -70,7 +69,7 @@ OPEN_TO_ALL = {
 
 
 class World:
-    """Things that belong to somebody, made anew for each try: what was acted on cannot be acted on again."""
+    """Creates objects with an owner. Every request needs a new one, because most actions work only once."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -99,7 +98,7 @@ class World:
     async def notification(self, user_type: str, *, own: bool) -> int:
         audience = user_type.removesuffix("_USER")
         owner = (PEOPLE if own else STRANGERS)[user_type]
-        (made,) = await on_committed(
+        (made,) = await fan_out(
             self._pool, await self.reservation(own=own), audience=audience, people=(user_type, [owner])
         )
         return made
@@ -118,32 +117,30 @@ class World:
 
 
 @pytest.mark.timeout(60)
-async def test_every_route_is_closed_to_whom_it_should_be(person: Person, pool: Pool) -> None:
+async def test_every_route_allows_only_its_user_types_and_owners(person: Person, pool: Pool) -> None:
     await pool.execute("INSERT INTO customer (id, name) VALUES (1234, 'Of no agency')")
     await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another'); ")
     await pool.execute("INSERT INTO agency_users (id, agency_id, name) VALUES (71, 8, 'Stranger')")
     world, wrong = World(pool), []
     for (method, template), (allowed, sent, has_owner) in MATRIX.items():
         for user_type, user_id in PEOPLE.items():
-            columns = ["theirs", "another's", "was theirs once"] if has_owner else ["theirs"]
+            columns = ["own", "another's", "former"] if has_owner else ["own"]
             for column in columns:
-                if column == "was theirs once" and user_type not in MOVES:
-                    continue  # what is a customer's or an admin's stays theirs
+                if column == "former" and user_type not in MOVES:
+                    continue  # customers and admins cannot move
                 path, body = await world.request(template, sent, user_type, own=column != "another's")
-                if column == "was theirs once":
+                if column == "former":
                     await pool.execute(MOVES[user_type].format(11, 8))
                 answer = await person(user_type, user_id).request(method, path, json=body)
-                if column == "was theirs once":
+                if column == "former":
                     await pool.execute(MOVES[user_type].format(10, 7))
-                expected = 403 if user_type not in allowed else 200 if column == "theirs" else 404
+                expected = 403 if user_type not in allowed else 200 if column == "own" else 404
                 if answer.status_code != expected:
                     wrong.append((method, template, user_type, column, expected, answer.status_code, answer.text))
     assert wrong == []
 
 
-async def test_who_has_moved_finds_nothing_of_the_former_place_and_changes_nothing_there(
-    person: Person, pool: Pool
-) -> None:
+async def test_a_user_who_changed_restaurant_or_agency_loses_access_to_the_old_one(person: Person, pool: Pool) -> None:
     await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
     world = World(pool)
     for user_type, move in MOVES.items():
@@ -166,7 +163,7 @@ async def test_who_has_moved_finds_nothing_of_the_former_place_and_changes_nothi
     assert await pool.fetchval("SELECT count(*) FROM reservation WHERE version > 1") == 0
 
 
-async def test_without_a_token_every_route_is_401_and_says_how_to_get_in(api: str) -> None:
+async def test_without_a_token_every_route_is_401_with_www_authenticate(api: str) -> None:
     async with httpx.AsyncClient(base_url=api) as nobody:
         for (method, template), (_, body, _) in MATRIX.items():
             path = template.replace("{reservation_id}", "1").replace("{notification_id}", "1")
@@ -176,14 +173,14 @@ async def test_without_a_token_every_route_is_401_and_says_how_to_get_in(api: st
             assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_foreign_thing_and_a_missing_one_look_the_same(person: Person, pool: Pool) -> None:
+async def test_another_users_reservation_and_a_missing_one_get_the_same_response(person: Person, pool: Pool) -> None:
     foreign = await World(pool).reservation(own=False)
     answers = [await person("CUSTOMER", 5).get(f"/customer/reservation/{number}") for number in (foreign, 4711)]
     shown = [{**answer.json(), "correlationId": ""} for answer in answers]
     assert shown[0] == shown[1]
 
 
-async def test_lists_hold_what_is_ones_own(person: Person, pool: Pool) -> None:
+async def test_lists_contain_only_own_items(person: Person, pool: Pool) -> None:
     world = World(pool)
     mine, theirs = await world.reservation(own=True), await world.reservation(own=False)
     own = await world.notification("RESTAURANT_USER", own=True)
@@ -210,7 +207,7 @@ async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Poo
 
 
 def paths(routes: list[BaseRoute]) -> Iterator[str]:
-    """Of all routes, also those that the documentation leaves out."""
+    """The paths of all routes, including undocumented ones."""
     for route in routes:
         inner = getattr(getattr(route, "original_router", None), "routes", None)
         if inner is not None and not isinstance(route, Mount):

@@ -1,4 +1,4 @@
-"""The operators' view: counts, the dead, what is done about them, and the story of a reservation."""
+"""The operators' routes: counts, dead rows, requeue and discard, undeliverable addresses, traces."""
 
 import asyncio
 from functools import partial
@@ -11,7 +11,7 @@ from tablebell.outbox import Level
 from tablebell.postgres import Pool, connect
 from tablebell.testing import Database, eventually
 
-from .conftest import Person, ask, on_committed, slot
+from .conftest import Person, ask, fan_out, slot
 
 
 @pytest.fixture
@@ -19,8 +19,8 @@ def admin(person: Person) -> httpx.AsyncClient:
     return person("ADMIN_USER", 1)
 
 
-async def bury(pool: Pool, reservation: int) -> dict[str, list[int]]:
-    """Let everything of a reservation die, at all three levels; the dead by level."""
+async def make_dead(pool: Pool) -> dict[str, list[int]]:
+    """Make all rows of all three levels dead. Returns their ids by level."""
     dead = {
         Level.EVENT: "UPDATE event_outbox SET status = 'DEAD', retry_count = 5, last_error = 'nowhere' RETURNING id",
         Level.NOTIFICATION: (
@@ -34,11 +34,11 @@ async def bury(pool: Pool, reservation: int) -> dict[str, list[int]]:
     return {level: sorted(row["id"] for row in await pool.fetch(statement)) for level, statement in dead.items()}
 
 
-async def test_counts_say_what_waits_at_each_level_and_for_how_long(
+async def test_counts_have_rows_and_age_per_level_and_status(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = await ask(person("CUSTOMER", 5))
-    await on_committed(pool, reservation["id"])
+    await fan_out(pool, reservation["id"])
     await pool.execute("UPDATE event_outbox SET created_at = now() - interval '90 seconds'")
     await pool.execute(
         "UPDATE notification_outbox SET status = 'PUBLISHED', published_at = now()"
@@ -55,12 +55,12 @@ async def test_counts_say_what_waits_at_each_level_and_for_how_long(
     assert next(one for one in counts if one["status"] == "PUBLISHED")["lastMinute"] == 1
 
 
-async def test_the_dead_of_all_levels_are_listed_page_by_page(
+async def test_dead_rows_of_all_levels_are_listed_in_pages(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await on_committed(pool, reservation)
-    dead = await bury(pool, reservation)
+    await fan_out(pool, reservation)
+    dead = await make_dead(pool)
     seen: list[tuple[str, int]] = []
     cursor: dict[str, str] = {}
     while True:
@@ -77,12 +77,12 @@ async def test_the_dead_of_all_levels_are_listed_page_by_page(
     assert [item["lastError"] for item in one_level] == ["nowhere"]
 
 
-async def test_a_dry_run_names_the_rows_and_touches_nothing(
+async def test_a_dry_run_returns_the_rows_and_changes_nothing(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await on_committed(pool, reservation)
-    dead = await bury(pool, reservation)
+    await fan_out(pool, reservation)
+    dead = await make_dead(pool)
     for act in ("requeue", "discard"):
         body = {"level": "notification_channel_send", "ids": dead[Level.CHANNEL_SEND], "dryRun": True}
         answer = (await admin.post(f"/admin/outbox/{act}", json=body)).json()
@@ -91,17 +91,17 @@ async def test_a_dry_run_names_the_rows_and_touches_nothing(
     assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 0
 
 
-async def test_what_is_requeued_is_open_again_announced_and_recorded(
+async def test_requeued_rows_are_open_again_announced_and_recorded(
     admin: httpx.AsyncClient, person: Person, database: Database, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await on_committed(pool, reservation)
-    dead = await bury(pool, reservation)
-    heard: list[str] = []
+    await fan_out(pool, reservation)
+    dead = await make_dead(pool)
+    received: list[str] = []
     connection = await connect(database.url, "test")
     try:
         for level in Level:
-            await connection.add_listener(level, lambda *on_committed: heard.append(on_committed[2]))
+            await connection.add_listener(level, lambda *arguments: received.append(arguments[2]))
         for level, selection in (
             (Level.EVENT, {"ids": dead[Level.EVENT]}),
             (Level.NOTIFICATION, {"ids": dead[Level.NOTIFICATION][:2], "errorContains": "person"}),
@@ -109,7 +109,7 @@ async def test_what_is_requeued_is_open_again_announced_and_recorded(
         ):
             answer = await admin.post("/admin/outbox/requeue", json={"level": level, **selection})
             assert answer.status_code == 200, answer.text
-            await eventually(partial(heard.count, level))
+            await eventually(partial(received.count, level))
     finally:
         await connection.close()
     assert await pool.fetchval("SELECT count(*) FROM event_outbox WHERE status = 'PENDING' AND retry_count = 0") == 1
@@ -127,15 +127,17 @@ async def test_what_is_requeued_is_open_again_announced_and_recorded(
     assert rows[2]["filter"] == {"ids": None, "errorContains": "SMS"}
 
 
-async def test_what_is_discarded_stays_closed(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
+async def test_discarded_rows_cannot_be_requeued(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await on_committed(pool, reservation)
-    dead = await bury(pool, reservation)
+    await fan_out(pool, reservation)
+    dead = await make_dead(pool)
     body = {"level": "event_outbox", "ids": dead[Level.EVENT]}
     assert (await admin.post("/admin/outbox/discard", json=body)).json()["ids"] == dead[Level.EVENT]
     assert (await admin.post("/admin/outbox/requeue", json=body)).json()["ids"] == []
     assert await pool.fetchval("SELECT status FROM event_outbox") == "DISCARDED"
-    assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 1, "what touched nothing is not recorded"
+    assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 1, (
+        "an intervention without effect is not recorded"
+    )
 
 
 async def test_a_dead_reminder_of_an_earlier_version_is_closed_instead_of_requeued(
@@ -167,12 +169,12 @@ async def test_a_dead_reminder_of_an_earlier_version_is_closed_instead_of_requeu
     assert (answer["ids"], [one["id"] for one in answer["notRequeued"]]) == ([], [cancelled])
 
 
-async def test_a_dead_message_about_a_settled_question_is_withdrawn_instead_of_requeued(
+async def test_a_dead_send_about_a_decided_reservation_is_withdrawn_instead_of_requeued(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    await on_committed(pool, reservation)
-    sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
+    await fan_out(pool, reservation)
+    sends = (await make_dead(pool))[Level.CHANNEL_SEND]
     await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation}/accept")
     body = {"level": "notification_channel_send", "errorContains": "timeout"}
     for dry_run in (True, False):
@@ -185,29 +187,31 @@ async def test_a_dead_message_about_a_settled_question_is_withdrawn_instead_of_r
     assert [tuple(row) for row in rows] == [(False, "WITHDRAWN", "handled by Marco Riva (CONFIRMED)")]
     assert await pool.fetchval("SELECT filter -> 'notRequeued' FROM outbox_intervention") == sends
     again = (await admin.post("/admin/outbox/requeue", json=body)).json()
-    assert (again["ids"], again["notRequeued"]) == ([], []), "it is not dead any more"
+    assert (again["ids"], again["notRequeued"]) == ([], []), "the rows are no longer dead"
 
 
-async def test_a_dismissed_question_is_settled_too(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
+async def test_a_dead_send_of_a_dismissed_notification_is_not_requeued(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    ids = await on_committed(pool, reservation)
-    sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
+    ids = await fan_out(pool, reservation)
+    sends = (await make_dead(pool))[Level.CHANNEL_SEND]
     await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "DISMISSED"})
     body = {"level": "notification_channel_send", "ids": sends}
     answer = (await admin.post("/admin/outbox/requeue", json=body)).json()
     assert {one["reason"] for one in answer["notRequeued"]} == {"handled by Giulia Ferri (DISMISSED)"}
 
 
-async def test_a_decision_that_is_being_taken_is_waited_for(
+async def test_requeue_waits_for_a_concurrent_decision(
     admin: httpx.AsyncClient, person: Person, database: Database, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    ids = await on_committed(pool, reservation)
-    sends = (await bury(pool, reservation))[Level.CHANNEL_SEND]
+    ids = await fan_out(pool, reservation)
+    sends = (await make_dead(pool))[Level.CHANNEL_SEND]
     connection = await connect(database.url, "test")
     try:
         async with connection.transaction():
-            # What a decision does, in its order: it holds the shared notification while it writes its action.
+            # As a decision does: lock the shared notification, then write the action.
             await connection.execute("SELECT FROM event_notification FOR UPDATE")
             body = {"level": "notification_channel_send", "ids": sends}
             requeueing = asyncio.create_task(admin.post("/admin/outbox/requeue", json=body))
@@ -225,20 +229,18 @@ async def test_a_decision_that_is_being_taken_is_waited_for(
     assert (answer["ids"], len(answer["notRequeued"])) == ([], 9)
 
 
-async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_late_is_closed(
+async def test_a_superseded_or_expired_dead_send_is_closed_instead_of_requeued(
     admin: httpx.AsyncClient, person: Person, pool: Pool
 ) -> None:
     anna = person("CUSTOMER", 5)
     moved, expired, fresh = [(await ask(anna, slotTime=slot(days=days), customerId=5))["id"] for days in (30, 31, 32)]
     audiences = (("CUSTOMER", "CUSTOMER", 5), ("AGENCY", "AGENCY_USER", 70), ("ADMIN", "ADMIN_USER", 1))
     notifications = {
-        (reservation, audience): (
-            await on_committed(pool, reservation, audience=audience, people=(user_type, [user_id]))
-        )[0]
+        (reservation, audience): (await fan_out(pool, reservation, audience=audience, people=(user_type, [user_id])))[0]
         for reservation in (moved, expired, fresh)
         for audience, user_type, user_id in audiences
     }
-    await bury(pool, moved)
+    await make_dead(pool)
     of_expired = [notifications[expired, audience] for audience, *_ in audiences]
     await pool.execute(
         "UPDATE notification_channel_send SET not_after = '2026-01-02 03:04Z' WHERE notification_id = ANY ($1)",
@@ -247,7 +249,7 @@ async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_lat
     await person("RESTAURANT_USER", 50).post(f"/restaurant/reservation/{moved}/accept")
 
     async def requeue() -> tuple[set[int], dict[int, str]]:
-        """The notifications whose sends are open again, and why those of others are not."""
+        """Requeue all. Returns the notifications with open sends, and the reasons for the others."""
         body = {"level": "notification_channel_send", "errorContains": "timeout"}
         answer = (await admin.post("/admin/outbox/requeue", json=body)).json()
         rows = await pool.fetch("SELECT id, notification_id FROM notification_channel_send")
@@ -260,7 +262,7 @@ async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_lat
         notifications[moved, "AGENCY"]: "the reservation has moved on",
         **dict.fromkeys(of_expired, "of no use after 2026-01-02 03:04 UTC"),
     }
-    # Admins are not told that it was accepted: the request is the last that they hear of it.
+    # Admins are not notified of the acceptance, so the request is still the latest for them.
     assert open_again == {
         notifications[moved, "ADMIN"],
         *(notifications[fresh, audience] for audience, *_ in audiences),
@@ -269,7 +271,7 @@ async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_lat
     assert [row["outcome"] for row in await pool.fetch(outcomes, of_expired)] == ["EXPIRED"]
 
     await anna.post(f"/customer/reservation/{moved}/cancel")
-    await on_committed(pool, moved, event_type="RESERVATION_CANCELLED", audience="ADMIN", people=("ADMIN_USER", [1]))
+    await fan_out(pool, moved, event_type="RESERVATION_CANCELLED", audience="ADMIN", people=("ADMIN_USER", [1]))
     await pool.execute(
         "UPDATE notification_channel_send SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = 'timeout'"
         " WHERE notification_id = $1",
@@ -278,7 +280,7 @@ async def test_a_dead_message_that_a_later_version_superseded_or_that_is_too_lat
     assert await requeue() == (set(), {notifications[moved, "ADMIN"]: "the reservation has moved on"})
 
 
-async def test_a_selection_says_which(admin: httpx.AsyncClient) -> None:
+async def test_an_invalid_selection_is_refused(admin: httpx.AsyncClient) -> None:
     for wrong in (
         {"level": "event_outbox"},
         {"level": "event_outbox", "ids": []},
@@ -290,9 +292,11 @@ async def test_a_selection_says_which(admin: httpx.AsyncClient) -> None:
         assert (await admin.post("/admin/outbox/requeue", json=wrong)).status_code == 422, wrong
 
 
-async def test_the_trace_tells_the_whole_story(admin: httpx.AsyncClient, person: Person, pool: Pool) -> None:
+async def test_the_trace_has_events_notifications_attempts_and_actions(
+    admin: httpx.AsyncClient, person: Person, pool: Pool
+) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    ids = await on_committed(pool, reservation)
+    ids = await fan_out(pool, reservation)
     await pool.execute(
         "INSERT INTO processed_event (event_id, listener) SELECT event_id, 'RESTAURANT_LISTENER' FROM event_outbox"
     )
@@ -321,7 +325,7 @@ async def test_the_trace_tells_the_whole_story(admin: httpx.AsyncClient, person:
     assert (await admin.get("/admin/reservation/4711/trace")).status_code == 404
 
 
-async def test_it_is_on_record_which_admin_read_a_trace_and_nobody_can_take_it_back(
+async def test_reading_a_trace_is_recorded_and_the_service_cannot_change_the_record(
     person: Person, database: Database, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
@@ -348,9 +352,7 @@ async def mark(pool: Pool, *marks: tuple[str, int, str, str]) -> None:
     )
 
 
-async def test_undeliverable_addresses_are_listed_page_by_page_and_by_their_reason(
-    admin: httpx.AsyncClient, pool: Pool
-) -> None:
+async def test_undeliverable_addresses_are_listed_in_pages_and_filtered(admin: httpx.AsyncClient, pool: Pool) -> None:
     marks = [("CUSTOMER", number, "EMAIL", "550 5.1.1 no such user") for number in range(1, 6)]
     await mark(pool, *marks, ("ADMIN_USER", 1, "SMS", "21610 STOP"))
     seen: list[tuple[str, int, str]] = []
@@ -367,7 +369,7 @@ async def test_undeliverable_addresses_are_listed_page_by_page_and_by_their_reas
         assert (only["reason"], only["silences"]) == ("21610 STOP", True)
 
 
-async def test_clearing_marks_is_tried_dry_done_and_on_record(admin: httpx.AsyncClient, pool: Pool) -> None:
+async def test_clearing_addresses_supports_a_dry_run_and_is_recorded(admin: httpx.AsyncClient, pool: Pool) -> None:
     await mark(
         pool,
         ("CUSTOMER", 5, "EMAIL", "550 relay not permitted"),
@@ -397,5 +399,7 @@ async def test_clearing_marks_is_tried_dry_done_and_on_record(admin: httpx.Async
 
 
 @pytest.mark.parametrize("body", [{}, {"channel": "EMAIL"}, {"userId": 5, "reasonContains": "x"}])
-async def test_clearing_needs_to_know_which(admin: httpx.AsyncClient, body: dict[str, object]) -> None:
+async def test_clearing_addresses_requires_a_person_or_a_reason(
+    admin: httpx.AsyncClient, body: dict[str, object]
+) -> None:
     assert (await admin.post("/admin/undeliverable-addresses/clear", json=body)).status_code in (400, 422)

@@ -1,4 +1,4 @@
-"""Tokens at the door: HS256 by a secret, RS256 and ES256 by a key set, and nothing that only looks like one."""
+"""Authentication: HS256 with a secret, RS256 and ES256 with a key set."""
 
 import asyncio
 import base64
@@ -42,18 +42,18 @@ async def status(api: str, bearer: str) -> int:
         return (await http.get(PATH, headers={"Authorization": f"Bearer {bearer}"})).status_code
 
 
-async def test_a_secret_lets_in_hs256_only_and_in_time(api: str) -> None:
+async def test_a_secret_accepts_only_unexpired_hs256_tokens(api: str) -> None:
     def signed(algorithm: str = "HS256", key: str = SECRET, **changed: Any) -> str:
         return jwt.encode(claims(**changed), key, algorithm=algorithm)
 
     def without(claim: str) -> str:
         return jwt.encode({name: value for name, value in claims().items() if name != claim}, SECRET, "HS256")
 
-    good = {"plain": signed(), "just over, within the leeway": signed(exp=now(seconds=-5))}
+    good = {"plain": signed(), "expired, within the leeway": signed(exp=now(seconds=-5))}
     bad = {
-        "over": signed(exp=now(seconds=-15)),
+        "expired": signed(exp=now(seconds=-15)),
         "not yet": signed(nbf=now(minutes=5)),
-        "for others": signed(aud="somebody-else"),
+        "another audience": signed(aud="somebody-else"),
         "another key": signed(key="another-secret-that-is-long-enough-too"),
         "another algorithm": signed("HS512", SECRET * 2),
         "unsigned": jwt.encode(claims(), "", algorithm="none"),
@@ -71,21 +71,21 @@ async def test_a_secret_lets_in_hs256_only_and_in_time(api: str) -> None:
     assert {name: await status(api, bearer) for name, bearer in bad.items()} == dict.fromkeys(bad, 401)
 
 
-async def test_another_scheme_is_no_token(api: str) -> None:
+async def test_another_authorization_scheme_is_401(api: str) -> None:
     async with httpx.AsyncClient(base_url=api) as http:
         for header in ("Basic NTo1", token("CUSTOMER", 5), "Bearer", ""):
             assert (await http.get(PATH, headers={"Authorization": header})).status_code == 401, header
 
 
 class Issuer:
-    """Who issues tokens: keys by name, their public halves behind a URL."""
+    """A token issuer: named keys, with the public keys at a URL."""
 
     def __init__(self) -> None:
         self.keys: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey] = {}
-        self.is_away = False
+        self.is_down = False
 
     async def publish(self, _: Request) -> Response:
-        if self.is_away:
+        if self.is_down:
             return Response(status_code=503)
         return JSONResponse({"keys": [self._public(name) for name in self.keys]})
 
@@ -115,7 +115,7 @@ async def issuer(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Issuer,
     await serving
 
 
-async def test_a_key_set_lets_in_rs256_and_es256_and_no_algorithm_of_the_tokens_choice(
+async def test_a_key_set_accepts_rs256_and_es256_and_ignores_other_algorithms_in_the_token(
     database: Database, issuer: tuple[Issuer, str]
 ) -> None:
     known, url = issuer
@@ -127,10 +127,10 @@ async def test_a_key_set_lets_in_rs256_and_es256_and_no_algorithm_of_the_tokens_
         assert await status(api, known.sign("rsa-1", "PS256")) == 401
         assert await status(api, hmac_signed(public, "rsa-1")) == 401, "a public key is not a secret"
         assert await status(api, jwt.encode(claims(), "", algorithm="none", headers={"kid": "rsa-1"})) == 401
-        assert await status(api, token("CUSTOMER", 5)) == 401, "the secret of another setting is no key here"
+        assert await status(api, token("CUSTOMER", 5)) == 401, "HS256 is not accepted with a key set"
 
 
-async def test_keys_are_rotated_without_a_restart_and_kept_while_their_issuer_is_away(
+async def test_keys_are_rotated_without_a_restart_and_kept_while_the_issuer_is_down(
     database: Database, issuer: tuple[Issuer, str]
 ) -> None:
     known, url = issuer
@@ -139,15 +139,15 @@ async def test_keys_are_rotated_without_a_restart_and_kept_while_their_issuer_is
         assert await status(api, old) == 200
         known.keys = {"ec-2": ec.generate_private_key(ec.SECP256R1())}
         assert await status(api, known.sign("ec-2", "ES256")) == 200
-        assert await status(api, old) == 401, "a key that was withdrawn opens nothing"
-        known.is_away = True
+        assert await status(api, old) == 401, "the key was withdrawn"
+        known.is_down = True
         assert await status(api, known.sign("ec-2", "ES256")) == 200
         known.keys["ec-3"] = ec.generate_private_key(ec.SECP256R1())
         assert await status(api, known.sign("ec-3", "ES256")) == 401
 
 
 def hmac_signed(key: bytes, name: str) -> str:
-    """By hand: no library signs with a public key as the secret any more."""
+    """Signed by hand, because libraries refuse a public key as the secret."""
 
     def part(data: bytes) -> str:
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""Browsers call the API from the pages that are named, and from no others."""
+"""CORS: browsers may call the API only from the configured origins."""
 
 from collections.abc import AsyncIterator
 
@@ -30,20 +30,20 @@ async def preflight(browser: httpx.AsyncClient, origin: str) -> httpx.Response:
     return await browser.options("/notifications/1/actions", headers=headers)
 
 
-async def test_a_named_page_may_call(browser: httpx.AsyncClient) -> None:
+async def test_an_allowed_origin_may_call(browser: httpx.AsyncClient) -> None:
     answer = await preflight(browser, PAGE)
     assert answer.status_code == 200
     assert answer.headers["Access-Control-Allow-Origin"] == PAGE
     assert "Access-Control-Allow-Credentials" not in answer.headers
 
 
-async def test_another_page_may_not(browser: httpx.AsyncClient) -> None:
+async def test_another_origin_may_not_call(browser: httpx.AsyncClient) -> None:
     answer = await preflight(browser, "https://elsewhere.example")
     assert answer.status_code == 400
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
-async def test_an_error_can_be_read_by_the_page_too(browser: httpx.AsyncClient) -> None:
+async def test_error_responses_have_cors_headers(browser: httpx.AsyncClient) -> None:
     answer = await browser.get("/notifications", headers={"Origin": PAGE})
     assert answer.status_code == 401
     assert answer.headers["Access-Control-Allow-Origin"] == PAGE

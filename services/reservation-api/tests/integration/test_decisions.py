@@ -1,4 +1,4 @@
-"""What a decision writes besides itself: versions, events, reminders; and the ways of a customer."""
+"""Decisions of staff and changes by customers: versions, events and reminders."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from tablebell.outbox import Failure, Level, OutboxQueue
 from tablebell.postgres import Pool
 from tablebell.testing import eventually
 
-from .conftest import Person, ask, events, on_committed, slot
+from .conftest import Person, ask, events, fan_out, slot
 
 ROME = ZoneInfo("Europe/Rome")
 
@@ -26,7 +26,7 @@ async def reminders(pool: Pool, reservation: int, status: str = "PENDING") -> di
     return {row["schedule_key"]: row["available_at"] for row in rows}
 
 
-async def test_accepting_plans_the_reminders_in_the_restaurants_time(
+async def test_accepting_plans_the_reminders_in_the_restaurants_timezone(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = await ask(anna)
@@ -41,15 +41,15 @@ async def test_accepting_plans_the_reminders_in_the_restaurants_time(
         "visit-ended": morning.replace(hour=10),
     }
     rows = await pool.fetch("SELECT event_type, payload FROM event_outbox WHERE schedule_key IS NOT NULL ORDER BY id")
-    on_committed = [(row["event_type"], ReservationData.model_validate(row["payload"]).reminder) for row in rows]
-    assert on_committed == [
+    planned = [(row["event_type"], ReservationData.model_validate(row["payload"]).reminder) for row in rows]
+    assert planned == [
         ("RESERVATION_REMINDER_DUE", "24h"),
         ("RESERVATION_REMINDER_DUE", "2h"),
         ("RESERVATION_VISIT_ENDED", None),
     ]
 
 
-async def test_a_reminder_whose_time_has_passed_is_not_planned(person: Person, pool: Pool) -> None:
+async def test_a_reminder_in_the_past_is_not_planned(person: Person, pool: Pool) -> None:
     soon = (datetime.now(ROME) + timedelta(hours=1)).replace(second=0, microsecond=0).isoformat()
     reservation = await ask(person("CUSTOMER", 5), restaurantId=11, slotTime=soon)
     accepted = await person("RESTAURANT_USER", 60).post(f"/restaurant/reservation/{reservation['id']}/accept")
@@ -57,10 +57,10 @@ async def test_a_reminder_whose_time_has_passed_is_not_planned(person: Person, p
     assert set(await reminders(pool, reservation["id"])) == {"visit-ended"}
 
 
-async def test_a_reminder_that_a_relay_holds_is_withdrawn_and_planned_anew(
+async def test_a_leased_reminder_is_withdrawn_and_planned_again(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
-    """Whatever the relay does with it afterwards touches nothing."""
+    """The relay's later writes have no effect."""
     reservation = (await ask(anna))["id"]
     await giulia.post(f"/restaurant/reservation/{reservation}/accept")
     await pool.execute("UPDATE event_outbox SET available_at = now() WHERE schedule_key = 'reminder-24h'")
@@ -75,13 +75,13 @@ async def test_a_reminder_that_a_relay_holds_is_withdrawn_and_planned_anew(
     row = await pool.fetchrow("SELECT status, lease_token, lease_until FROM event_outbox WHERE id = $1", locked)
     assert row is not None
     assert tuple(row) == ("DISCARDED", None, None)
-    failure = Failure(locked, "the broker is away", timedelta(0))
+    failure = Failure(locked, "the broker is down", timedelta(0))
     assert await outbox.release_if_leased(pool, [failure], batch.token) == []
     assert await outbox.fail_if_leased(pool, [failure], batch.token, max_attempts=5) == {}
     assert await outbox.complete_if_leased(pool, [locked], batch.token) == []
 
 
-async def test_a_reminder_that_is_being_claimed_is_withdrawn_when_the_claim_is_done(
+async def test_a_reminder_that_is_being_claimed_is_withdrawn_after_the_claim(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = (await ask(anna))["id"]
@@ -95,7 +95,7 @@ async def test_a_reminder_that_is_being_claimed_is_withdrawn_when_the_claim_is_d
     assert len(await reminders(pool, reservation, "DISCARDED")) == 3
 
 
-async def test_a_reminder_that_is_requeued_at_the_same_time_does_not_fail_the_acceptance(
+async def test_a_concurrently_requeued_reminder_does_not_fail_the_acceptance(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = (await ask(anna))["id"]
@@ -121,7 +121,7 @@ async def waits_for_a_lock(pool: Pool) -> bool:
     )
 
 
-async def test_a_change_withdraws_the_reminders_and_a_new_acceptance_plans_them_at_the_new_time(
+async def test_a_change_withdraws_the_reminders_and_a_new_acceptance_plans_them_for_the_new_time(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = (await ask(anna))["id"]
@@ -137,8 +137,8 @@ async def test_a_change_withdraws_the_reminders_and_a_new_acceptance_plans_them_
 
     assert (await anna.post(f"/customer/reservation/{reservation}/cancel")).json()["status"] == "CANCELLED"
     assert await reminders(pool, reservation) == {}
-    on_committed = [event["event_type"] for event in await events(pool, reservation)]
-    assert on_committed == [
+    event_types = [event["event_type"] for event in await events(pool, reservation)]
+    assert event_types == [
         "RESERVATION_REQUESTED",
         "RESERVATION_ACCEPTED",
         "RESERVATION_CHANGED",
@@ -147,7 +147,7 @@ async def test_a_change_withdraws_the_reminders_and_a_new_acceptance_plans_them_
     ]
 
 
-async def test_the_event_of_a_change_says_what_was_before(anna: httpx.AsyncClient, pool: Pool) -> None:
+async def test_the_event_of_a_change_has_the_previous_values(anna: httpx.AsyncClient, pool: Pool) -> None:
     before = await ask(anna, note="window")
     after = await anna.patch(
         f"/customer/reservation/{before['id']}", json={"slotTime": slot(hour=21), "partySize": 5, "note": None}
@@ -159,14 +159,14 @@ async def test_the_event_of_a_change_says_what_was_before(anna: httpx.AsyncClien
     assert (data.previous_party_size, data.party_size, data.note) == (4, 5, None)
 
 
-async def test_a_change_that_changes_nothing_tells_nobody(anna: httpx.AsyncClient, pool: Pool) -> None:
+async def test_a_change_without_effect_appends_no_event(anna: httpx.AsyncClient, pool: Pool) -> None:
     reservation = await ask(anna)
     same = await anna.patch(f"/customer/reservation/{reservation['id']}", json={"partySize": 4, "slotTime": slot()})
     assert same.json() == reservation
     assert len(await events(pool, reservation["id"])) == 1
 
 
-async def test_a_change_is_checked_like_a_new_reservation(anna: httpx.AsyncClient, pool: Pool) -> None:
+async def test_a_change_is_validated_like_a_new_reservation(anna: httpx.AsyncClient, pool: Pool) -> None:
     reservation = (await ask(anna))["id"]
     await ask(anna, slotTime=slot(hour=21))
     path = f"/customer/reservation/{reservation}"
@@ -187,7 +187,7 @@ async def test_a_proposed_time_is_confirmed_by_the_customer(person: Person, pool
     proposal = slot(days=31, hour=21)
     postponed = await giulia.post(f"/restaurant/reservation/{reservation}/postpone", json={"proposedTime": proposal})
     assert (postponed.json()["status"], postponed.json()["proposedTime"][:19]) == ("POSTPONED", proposal)
-    (own,) = await on_committed(
+    (own,) = await fan_out(
         pool, reservation, event_type="RESERVATION_POSTPONED", audience="CUSTOMER", people=("CUSTOMER", [5])
     )
     (shown,) = (await anna.get("/notifications")).json()["items"]
@@ -204,15 +204,15 @@ async def test_a_proposed_time_is_confirmed_by_the_customer(person: Person, pool
     assert again.json()["handledBy"]["actorId"] == 5
 
 
-async def test_declining_a_proposed_time_cancels_so_that_the_staff_hear_of_it(person: Person, pool: Pool) -> None:
+async def test_declining_a_proposed_time_cancels_the_reservation(person: Person, pool: Pool) -> None:
     anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
     reservation = (await ask(anna))["id"]
-    staff, *_ = await on_committed(pool, reservation)
+    staff, *_ = await fan_out(pool, reservation)
     by_notification = await giulia.post(
         f"/notifications/{staff}/actions", json={"actionType": "POSTPONED", "proposedTime": slot(hour=21)}
     )
     assert by_notification.status_code == 200
-    (own,) = await on_committed(
+    (own,) = await fan_out(
         pool, reservation, event_type="RESERVATION_POSTPONED", audience="CUSTOMER", people=("CUSTOMER", [5])
     )
     assert (await anna.post(f"/notifications/{own}/actions", json={"actionType": "REJECTED"})).status_code == 200
@@ -222,9 +222,9 @@ async def test_declining_a_proposed_time_cancels_so_that_the_staff_hear_of_it(pe
     assert (late.json()["handledBy"]["action"], late.json()["handledBy"]["actorName"]) == ("REJECTED", "Anna Bianchi")
 
 
-async def test_a_proposal_is_checked_too(anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool) -> None:
+async def test_a_proposed_time_is_validated(anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool) -> None:
     reservation = (await ask(anna))["id"]
-    mine, *_ = await on_committed(pool, reservation)
+    mine, *_ = await fan_out(pool, reservation)
     for body in (
         {"actionType": "POSTPONED"},
         {"actionType": "CONFIRMED", "proposedTime": slot()},
@@ -235,7 +235,7 @@ async def test_a_proposal_is_checked_too(anna: httpx.AsyncClient, giulia: httpx.
     assert await pool.fetchval("SELECT count(*) FROM notification_action") == 0
 
 
-async def test_versions_and_times_only_grow_when_the_clock_goes_back(
+async def test_versions_and_times_increase_even_if_the_clock_goes_back(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = (await ask(anna))["id"]
@@ -249,7 +249,7 @@ async def test_versions_and_times_only_grow_when_the_clock_goes_back(
     assert (second["aggregate_version"], third["aggregate_version"]) == (2, 3)
 
 
-async def test_racing_changes_each_get_a_version_of_their_own(anna: httpx.AsyncClient, pool: Pool) -> None:
+async def test_concurrent_changes_get_distinct_versions(anna: httpx.AsyncClient, pool: Pool) -> None:
     reservation = (await ask(anna))["id"]
     answers = await asyncio.gather(
         *(anna.patch(f"/customer/reservation/{reservation}", json={"partySize": size}) for size in range(5, 15))

@@ -1,4 +1,4 @@
-"""Of any number who act on what they share, by whichever door and through whichever replica, one is first."""
+"""Of any number of concurrent actions on a shared notification, by any route and replica, exactly one is first."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ from tablebell.events import NotificationData, ReservationData
 from tablebell.postgres import Pool
 from tablebell.testing import Database
 
-from .conftest import Person, ask, events, on_committed, slot, token
+from .conftest import Person, ask, events, fan_out, slot, token
 from .processes import replicas
 
 STAFF = list(range(200, 250))
@@ -26,7 +26,9 @@ async def hire(pool: Pool) -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_of_fifty_staff_at_both_doors_of_four_replicas_one_wins(database: Database, pool: Pool) -> None:
+async def test_of_fifty_concurrent_decisions_by_both_routes_and_four_replicas_one_succeeds(
+    database: Database, pool: Pool
+) -> None:
     await hire(pool)
     async with replicas(database, 4) as apis, httpx.AsyncClient(timeout=30) as http:
 
@@ -39,13 +41,13 @@ async def test_of_fifty_staff_at_both_doors_of_four_replicas_one_wins(database: 
             headers=bearer("CUSTOMER", 5),
         )
         reservation = asked.json()["id"]
-        notifications = await on_committed(pool, reservation, people=("RESTAURANT_USER", STAFF))
+        notifications = await fan_out(pool, reservation, people=("RESTAURANT_USER", STAFF))
 
         async def act(number: int) -> httpx.Response:
             url, staff = apis[number % 4].url, bearer("RESTAURANT_USER", STAFF[number])
             if number % 2:
-                door = f"{url}/restaurant/reservation/{reservation}/{'accept' if number % 3 else 'reject'}"
-                return await http.post(door, headers=staff)
+                path = f"{url}/restaurant/reservation/{reservation}/{'accept' if number % 3 else 'reject'}"
+                return await http.post(path, headers=staff)
             action = {"actionType": "CONFIRMED" if number % 3 else "REJECTED"}
             return await http.post(f"{url}/notifications/{notifications[number]}/actions", json=action, headers=staff)
 
@@ -77,11 +79,11 @@ async def test_of_fifty_staff_at_both_doors_of_four_replicas_one_wins(database: 
     assert [tuple(row.values()) for row in sends] == [(False, "WITHDRAWN", reason)]
 
 
-async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn_by_its_holder_unless_it_is_sent(
+async def test_a_decision_withdraws_pending_sends_marks_leased_ones_and_keeps_sent_ones(
     anna: httpx.AsyncClient, giulia: httpx.AsyncClient, pool: Pool
 ) -> None:
     reservation = await ask(anna)
-    await on_committed(pool, reservation["id"])
+    await fan_out(pool, reservation["id"])
     await pool.execute(
         "UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT', sent_at = now()"
         " WHERE channel_type = 'SMS'"
@@ -92,7 +94,7 @@ async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn_by_it
     )
     assert (await giulia.post(f"/restaurant/reservation/{reservation['id']}/accept")).status_code == 200
     rows = await pool.fetch(
-        "SELECT DISTINCT channel_type, outcome, last_error, withdrawn_because, lease_until > now() AS is_held"
+        "SELECT DISTINCT channel_type, outcome, last_error, withdrawn_because, lease_until > now() AS is_leased"
         "  FROM notification_channel_send ORDER BY 1"
     )
     reason = "handled by Giulia Ferri (CONFIRMED)"
@@ -103,11 +105,11 @@ async def test_what_was_sent_stays_sent_and_what_is_in_flight_is_withdrawn_by_it
     ]
 
 
-async def test_a_decision_before_the_notification_exists_counts_for_it(person: Person, pool: Pool) -> None:
+async def test_a_decision_before_the_notification_exists_resolves_it(person: Person, pool: Pool) -> None:
     reservation = await ask(person("CUSTOMER", 5))
     accepted = await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation['id']}/accept")
     assert accepted.status_code == 200
-    ids = await on_committed(pool, reservation["id"])
+    ids = await fan_out(pool, reservation["id"])
     late = await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "REJECTED"})
     assert late.status_code == 409
     assert late.json()["handledBy"]["actorName"] == "Marco Riva"
@@ -116,34 +118,34 @@ async def test_a_decision_before_the_notification_exists_counts_for_it(person: P
     assert (shown["resolution"]["action"], shown["resolution"]["actorName"]) == ("CONFIRMED", "Marco Riva")
 
 
-async def test_a_customer_who_cancels_or_changes_first_has_acted(person: Person, pool: Pool) -> None:
+async def test_a_customers_cancellation_or_change_counts_as_the_first_action(person: Person, pool: Pool) -> None:
     anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
     reservation = (await ask(anna))["id"]
-    old, *_ = await on_committed(pool, reservation)
+    old, *_ = await fan_out(pool, reservation)
     changed = await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": 6})
     assert (changed.status_code, changed.json()["version"]) == (200, 2)
     late = await giulia.post(f"/notifications/{old}/actions", json={"actionType": "CONFIRMED"})
     assert late.status_code == 409
     assert late.json()["handledBy"]["actorName"] == "Anna Bianchi"
 
-    new, *_ = await on_committed(pool, reservation, event_type="RESERVATION_CHANGED")
+    new, *_ = await fan_out(pool, reservation, event_type="RESERVATION_CHANGED")
     assert (await anna.post(f"/customer/reservation/{reservation}/cancel")).status_code == 200
-    for door, body in (
+    for path, body in (
         (f"/notifications/{new}/actions", {"actionType": "CONFIRMED"}),
         (f"/restaurant/reservation/{reservation}/accept", None),
     ):
-        late = await giulia.post(door, json=body)
+        late = await giulia.post(path, json=body)
         assert late.status_code == 409
         handled = late.json()["handledBy"]
         assert (handled["actorType"], handled["actorName"]) == ("CUSTOMER", "Anna Bianchi")
     assert await pool.fetchval("SELECT count(*) FROM notification_channel_send WHERE outcome = 'WITHDRAWN'") == 18
 
 
-async def test_dismissing_resolves_for_all_and_leaves_the_reservation_to_its_own_door(
+async def test_dismissing_resolves_the_notification_for_all_and_the_reservation_can_still_be_decided(
     person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, theirs, _ = await on_committed(pool, reservation)
+    mine, theirs, _ = await fan_out(pool, reservation)
     dismissed = await person("RESTAURANT_USER", 50).post(
         f"/notifications/{mine}/actions", json={"actionType": "DISMISSED"}
     )
@@ -166,10 +168,10 @@ async def test_dismissing_resolves_for_all_and_leaves_the_reservation_to_its_own
     assert [tuple(row.values()) for row in rows] == [("DISMISSED", True), ("CONFIRMED", False)]
 
 
-async def test_what_is_dismissed_again_and_again_is_dismissed_once(person: Person, pool: Pool) -> None:
+async def test_repeated_dismissals_are_recorded_once(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    (own,) = await on_committed(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
-    (agents,) = await on_committed(pool, reservation, audience="AGENCY", people=("AGENCY_USER", [70]))
+    (own,) = await fan_out(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
+    (agents,) = await fan_out(pool, reservation, audience="AGENCY", people=("AGENCY_USER", [70]))
     customer, agent = person("CUSTOMER", 5), person("AGENCY_USER", 70)
     dismissals = [customer.post(f"/notifications/{own}/actions", json={"actionType": "DISMISSED"}) for _ in range(8)]
     assert {answer.status_code for answer in await asyncio.gather(*dismissals)} == {200}
@@ -178,10 +180,10 @@ async def test_what_is_dismissed_again_and_again_is_dismissed_once(person: Perso
     assert [tuple(row) for row in rows] == [(own, "DISMISSED"), (agents, "DISMISSED")]
 
 
-async def test_a_customers_own_dismissal_resolves_nothing_for_the_staff(person: Person, pool: Pool) -> None:
+async def test_a_customers_dismissal_does_not_resolve_the_staffs_notification(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    (own,) = await on_committed(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
-    staff, *_ = await on_committed(pool, reservation)
+    (own,) = await fan_out(pool, reservation, audience="CUSTOMER", people=("CUSTOMER", [5]))
+    staff, *_ = await fan_out(pool, reservation)
     customer = person("CUSTOMER", 5)
     assert (await customer.post(f"/notifications/{own}/actions", json={"actionType": "DISMISSED"})).status_code == 200
     accept = await customer.post(f"/notifications/{own}/actions", json={"actionType": "CONFIRMED"})

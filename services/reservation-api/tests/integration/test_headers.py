@@ -1,4 +1,4 @@
-"""Headers that protect: on every answer, good or bad, and on the page of the documentation."""
+"""Security headers of all responses, errors included, and of the documentation page."""
 
 import base64
 import hashlib
@@ -9,7 +9,7 @@ import httpx
 from .conftest import Person, ask
 
 
-async def test_no_answer_is_kept_guessed_at_or_shown_inside_a_page(person: Person, api: str) -> None:
+async def test_every_response_has_the_security_headers(person: Person, api: str) -> None:
     anna = person("CUSTOMER", 5)
     reservation = (await ask(anna))["id"]
     answers = [
@@ -31,7 +31,7 @@ async def test_no_answer_is_kept_guessed_at_or_shown_inside_a_page(person: Perso
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; frame-ancestors 'none'")
 
 
-async def test_the_documentation_runs_its_own_scripts_only_and_keeps_no_token(api: str) -> None:
+async def test_the_documentation_runs_only_its_own_scripts_and_stores_no_token(api: str) -> None:
     async with httpx.AsyncClient(base_url=api) as http:
         page = await http.get("/docs")
         assert (await http.get("/docs/oauth2-redirect")).status_code == 404

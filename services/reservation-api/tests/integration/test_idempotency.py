@@ -1,4 +1,4 @@
-"""A request that is sent again is answered again, not done again; a crash leaves nothing half done."""
+"""Idempotency keys, and atomicity of a reservation and its event after a crash."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from tablebell.people import UserType
 from tablebell.postgres import Pool, connect
 from tablebell.testing import Database
 
-from .conftest import Person, create_reservation, slot, token
+from .conftest import Person, ask_body, slot, token
 from .processes import replicas
 
 ASK = "/customer/reservation/ask"
@@ -26,56 +26,56 @@ async def counts(pool: Pool) -> tuple[int, int]:
     )
 
 
-async def test_twenty_identical_requests_at_once_make_one_reservation_and_one_answer(
+async def test_twenty_concurrent_requests_with_one_key_create_one_reservation(
     anna: httpx.AsyncClient, pool: Pool
 ) -> None:
     headers = {"Idempotency-Key": "twenty"}
-    answers = await asyncio.gather(*(anna.post(ASK, json=create_reservation(), headers=headers) for _ in range(20)))
+    answers = await asyncio.gather(*(anna.post(ASK, json=ask_body(), headers=headers) for _ in range(20)))
     assert {answer.status_code for answer in answers} <= {200, 409}
     good = [answer for answer in answers if answer.status_code == 200]
     assert good
     assert len({answer.content for answer in good}) == 1
     assert await counts(pool) == (1, 1)
-    later = await anna.post(ASK, json=create_reservation(), headers=headers)
+    later = await anna.post(ASK, json=ask_body(), headers=headers)
     assert later.content == good[0].content
 
 
-async def test_another_body_is_refused_and_another_persons_key_is_another_key(person: Person, pool: Pool) -> None:
+async def test_another_body_is_refused_and_keys_are_per_user(person: Person, pool: Pool) -> None:
     anna, headers = person("CUSTOMER", 5), {"Idempotency-Key": "k"}
-    assert (await anna.post(ASK, json=create_reservation(), headers=headers)).status_code == 200
-    other = await anna.post(ASK, json=create_reservation(partySize=5), headers=headers)
+    assert (await anna.post(ASK, json=ask_body(), headers=headers)).status_code == 200
+    other = await anna.post(ASK, json=ask_body(partySize=5), headers=headers)
     assert (other.status_code, other.json()["type"]) == (422, "urn:tablebell:problem:key-reused")
-    luis = await person("CUSTOMER", 6).post(ASK, json=create_reservation(customerId=6), headers=headers)
+    luis = await person("CUSTOMER", 6).post(ASK, json=ask_body(customerId=6), headers=headers)
     assert luis.status_code == 200
     assert await counts(pool) == (2, 2)
 
 
-async def test_a_first_request_that_is_still_running_is_a_conflict(
+async def test_a_key_whose_first_request_is_still_running_is_409(
     anna: httpx.AsyncClient, database: Database, pool: Pool
 ) -> None:
     running = await connect(database.url, "test")
     try:
         await running.execute("BEGIN")
         await running.execute("INSERT INTO idempotency_key VALUES ('CUSTOMER', 5, 'busy', 'x')")
-        answer = await anna.post(ASK, json=create_reservation(), headers={"Idempotency-Key": "busy"})
+        answer = await anna.post(ASK, json=ask_body(), headers={"Idempotency-Key": "busy"})
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:tablebell:problem:still-running")
         assert await counts(pool) == (0, 0)
     finally:
         await running.close()
-    assert (await anna.post(ASK, json=create_reservation(), headers={"Idempotency-Key": "busy"})).status_code == 200
+    assert (await anna.post(ASK, json=ask_body(), headers={"Idempotency-Key": "busy"})).status_code == 200
 
 
 async def test_a_refusal_does_not_use_up_the_key(anna: httpx.AsyncClient) -> None:
     headers = {"Idempotency-Key": "again"}
-    assert (await anna.post(ASK, json=create_reservation(partySize=21), headers=headers)).status_code == 422
-    assert (await anna.post(ASK, json=create_reservation(partySize=20), headers=headers)).status_code == 200
+    assert (await anna.post(ASK, json=ask_body(partySize=21), headers=headers)).status_code == 422
+    assert (await anna.post(ASK, json=ask_body(partySize=20), headers=headers)).status_code == 200
 
 
-async def test_a_key_is_forgotten_after_a_day(anna: httpx.AsyncClient, pool: Pool) -> None:
+async def test_a_key_expires_after_24_hours(anna: httpx.AsyncClient, pool: Pool) -> None:
     headers = {"Idempotency-Key": "old"}
-    await anna.post(ASK, json=create_reservation(), headers=headers)
+    await anna.post(ASK, json=ask_body(), headers=headers)
     await pool.execute("UPDATE idempotency_key SET created_at = now() - interval '25 hours'")
-    fresh = await anna.post(ASK, json=create_reservation(slotTime=slot(hour=21)), headers=headers)
+    fresh = await anna.post(ASK, json=ask_body(slotTime=slot(hour=21)), headers=headers)
     assert fresh.status_code == 200
     assert await counts(pool) == (2, 2)
     await pool.execute("UPDATE idempotency_key SET created_at = now() - interval '25 hours'")
@@ -85,7 +85,7 @@ async def test_a_key_is_forgotten_after_a_day(anna: httpx.AsyncClient, pool: Poo
 
 
 @pytest.mark.timeout(60)
-async def test_killed_at_any_moment_a_reservation_and_its_event_are_both_there_or_neither(
+async def test_a_killed_process_leaves_no_reservation_without_event_and_no_event_without_reservation(
     database: Database, pool: Pool
 ) -> None:
     await pool.execute("INSERT INTO customer (id, name) SELECT id, 'Guest' FROM generate_series(5000, 5399) AS id")
@@ -97,13 +97,15 @@ async def test_killed_at_any_moment_a_reservation_and_its_event_are_both_there_o
                     headers = {"Authorization": f"Bearer {token('CUSTOMER', customer)}"}
                     if customer % 2:
                         headers["Idempotency-Key"] = "mine"
-                    await http.post(ASK, json=create_reservation(customerId=customer), headers=headers)
+                    await http.post(ASK, json=ask_body(customerId=customer), headers=headers)
 
             asked = [asyncio.create_task(keep_asking(range(5000 + n, 5400, 8))) for n in range(8)]
             await asyncio.sleep(random.uniform(0.3, 0.8))
             os.kill(api.process.pid, signal.SIGKILL)
             outcomes = await asyncio.gather(*asked, return_exceptions=True)
-        assert any(isinstance(outcome, httpx.TransportError) for outcome in outcomes), "it was killed in the middle"
+        assert any(isinstance(outcome, httpx.TransportError) for outcome in outcomes), (
+            "the process was killed during requests"
+        )
     reservations, written = await counts(pool)
     assert reservations == written > 0
     unpaired = await pool.fetchval(

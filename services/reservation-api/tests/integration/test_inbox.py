@@ -1,4 +1,4 @@
-"""The inbox: the newest first, counts that are never wrong, and reading that the others see."""
+"""The inbox: order, pages, unread counts and shared read marks."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from reservation_api import store
 from tablebell.events import NotificationData
 from tablebell.postgres import Pool
 
-from .conftest import Person, ask, on_committed, slot
+from .conftest import Person, ask, fan_out, slot
 
 
 async def read_events(pool: Pool) -> list[NotificationData]:
@@ -26,31 +26,29 @@ async def unread(client: httpx.AsyncClient) -> int:
     return count
 
 
-async def test_the_newest_comes_first_and_pages_neither_repeat_nor_miss_what_comes_meanwhile(
-    person: Person, pool: Pool
-) -> None:
+async def test_pages_start_with_the_newest_and_are_not_shifted_by_new_notifications(person: Person, pool: Pool) -> None:
     anna, giulia = person("CUSTOMER", 5), person("RESTAURANT_USER", 50)
     reservation = (await ask(anna))["id"]
     expected = []
     for size in range(5, 12):
         await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": size})
-        expected.append((await on_committed(pool, reservation, event_type="RESERVATION_CHANGED"))[0])
+        expected.append((await fan_out(pool, reservation, event_type="RESERVATION_CHANGED"))[0])
     seen: list[int] = []
     cursor: dict[str, str] = {}
     while True:
         page = (await giulia.get("/notifications", params={"limit": "3", **cursor})).json()
         seen += [item["id"] for item in page["items"]]
         if not cursor:
-            await on_committed(pool, reservation)
+            await fan_out(pool, reservation)
         if page["nextCursor"] is None:
             break
         cursor = {"cursor": page["nextCursor"]}
     assert seen == expected[::-1]
 
 
-async def test_an_item_is_whole(person: Person, pool: Pool) -> None:
+async def test_a_notification_has_all_fields(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, *_ = await on_committed(pool, reservation)
+    mine, *_ = await fan_out(pool, reservation)
     (item,) = (await person("RESTAURANT_USER", 50).get("/notifications")).json()["items"]
     assert (item["id"], item["reservationId"], item["eventType"]) == (mine, reservation, "RESERVATION_REQUESTED")
     assert (item["shared"], item["isRead"], item["readByUserId"], item["resolution"]) == (True, False, None, None)
@@ -59,9 +57,9 @@ async def test_an_item_is_whole(person: Person, pool: Pool) -> None:
     assert item["properties"] == {"partySize": 4}
 
 
-async def test_one_persons_reading_of_what_is_shared_is_everyones(person: Person, pool: Pool) -> None:
+async def test_reading_a_shared_notification_marks_it_as_read_for_all_staff(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, *_ = await on_committed(pool, reservation)
+    mine, *_ = await fan_out(pool, reservation)
     giulia, marco = person("RESTAURANT_USER", 50), person("RESTAURANT_USER", 51)
     assert (await unread(giulia), await unread(marco)) == (1, 1)
     read = await giulia.post(f"/notifications/{mine}/read")
@@ -74,25 +72,27 @@ async def test_one_persons_reading_of_what_is_shared_is_everyones(person: Person
     assert event.event_notification_id == read.json()["eventNotificationId"]
 
     await marco.post(f"/notifications/{seen['id']}/read")
-    assert (await giulia.get("/notifications")).json()["items"][0]["readByUserId"] == 50, "the first reader stays"
-    assert len(await read_events(pool)) == 1, "what is read already is told once"
+    assert (await giulia.get("/notifications")).json()["items"][0]["readByUserId"] == 50, "the first reader is kept"
+    assert len(await read_events(pool)) == 1, "reading again appends no event"
 
 
-async def test_reading_what_is_ones_own_is_nobody_elses(person: Person, pool: Pool) -> None:
+async def test_reading_a_personal_notification_affects_only_its_owner(person: Person, pool: Pool) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
-    mine, _ = await on_committed(pool, reservation, audience="ADMIN", people=("ADMIN_USER", [1, 2]))
+    mine, _ = await fan_out(pool, reservation, audience="ADMIN", people=("ADMIN_USER", [1, 2]))
     await person("ADMIN_USER", 1).post(f"/notifications/{mine}/read")
     assert (await unread(person("ADMIN_USER", 1)), await unread(person("ADMIN_USER", 2))) == (0, 1)
     (event,) = await read_events(pool)
     assert (event.shared, event.notification_ids) == (False, [mine])
 
 
-async def test_read_all_reads_everything_and_tells_the_others_of_what_they_share(person: Person, pool: Pool) -> None:
+async def test_read_all_marks_everything_as_read_and_appends_events_for_shared_notifications(
+    person: Person, pool: Pool
+) -> None:
     anna, giulia, marco = person("CUSTOMER", 5), person("RESTAURANT_USER", 50), person("RESTAURANT_USER", 51)
     reservation = (await ask(anna))["id"]
-    await on_committed(pool, reservation)
+    await fan_out(pool, reservation)
     await anna.post(f"/customer/reservation/{reservation}/cancel")
-    last, *_ = await on_committed(pool, reservation, event_type="RESERVATION_CANCELLED")
+    last, *_ = await fan_out(pool, reservation, event_type="RESERVATION_CANCELLED")
     assert (await giulia.get("/notifications", params={"unread": "true"})).json()["items"][0]["id"] == last
     assert (await giulia.post("/notifications/read-all")).json() == {"read": 2}
     assert (await giulia.get("/notifications", params={"unread": "true"})).json()["items"] == []
@@ -104,7 +104,7 @@ async def test_read_all_reads_everything_and_tells_the_others_of_what_they_share
     assert len(await read_events(pool)) == 2
 
 
-async def test_what_is_read_carries_the_databases_time_whatever_the_hosts_clock_says(
+async def test_read_events_have_the_databases_time_instead_of_the_hosts(
     person: Person, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Tomorrow(datetime):
@@ -113,7 +113,7 @@ async def test_what_is_read_carries_the_databases_time_whatever_the_hosts_clock_
             return datetime.now(tz) + timedelta(days=1)
 
     reservations = [(await ask(person("CUSTOMER", 5), slotTime=slot(days=days)))["id"] for days in (30, 31)]
-    first, second = [(await on_committed(pool, reservation))[0] for reservation in reservations]
+    first, second = [(await fan_out(pool, reservation))[0] for reservation in reservations]
     for name, module in list(sys.modules.items()):
         if name.startswith("reservation_api.") and getattr(module, "datetime", None) is datetime:
             monkeypatch.setattr(module, "datetime", Tomorrow)
@@ -128,28 +128,28 @@ async def test_what_is_read_carries_the_databases_time_whatever_the_hosts_clock_
     assert {row["event_type"] for row in rows} == {"NOTIFICATION_READ", "NOTIFICATION_RESOLVED"}
     assert len(rows) == 4
     for row in rows:
-        told_at = NotificationData.model_validate(row["payload"]).at
-        assert all(before <= moment <= after for moment in (told_at, row["created_at"], row["available_at"])), row
+        event_at = NotificationData.model_validate(row["payload"]).at
+        assert all(before <= moment <= after for moment in (event_at, row["created_at"], row["available_at"])), row
     assert all(before <= row["read_at"] <= after for row in await pool.fetch("SELECT read_at FROM event_notification"))
 
 
-async def test_the_count_is_right_after_everyone_read_at_once(person: Person, pool: Pool) -> None:
+async def test_unread_counts_are_right_after_concurrent_reads(person: Person, pool: Pool) -> None:
     anna, staff = person("CUSTOMER", 5), [person("RESTAURANT_USER", number) for number in (50, 51, 52)]
     reservation = (await ask(anna))["id"]
-    rows = [await on_committed(pool, reservation)]
+    rows = [await fan_out(pool, reservation)]
     for size in range(5, 10):
         await anna.patch(f"/customer/reservation/{reservation}", json={"partySize": size})
-        rows.append(await on_committed(pool, reservation, event_type="RESERVATION_CHANGED"))
+        rows.append(await fan_out(pool, reservation, event_type="RESERVATION_CHANGED"))
     single = [client.post(f"/notifications/{ids[number]}/read") for ids in rows for number, client in enumerate(staff)]
     answers = await asyncio.gather(*single, *(client.post("/notifications/read-all") for client in staff))
     assert {answer.status_code for answer in answers} == {200}
     assert [await unread(client) for client in staff] == [0, 0, 0]
-    told_once = [event.event_notification_id for event in await read_events(pool) if event.shared]
-    assert len(told_once) == len(set(told_once)) == 6
+    shared_events = [event.event_notification_id for event in await read_events(pool) if event.shared]
+    assert len(shared_events) == len(set(shared_events)) == 6
 
 
-async def test_a_page_of_a_vast_inbox_reads_a_page(pool: Pool) -> None:
-    """By its index and no more rows than it shows, with a history and a crowd around it."""
+async def test_a_page_of_a_large_inbox_reads_only_its_own_rows(pool: Pool) -> None:
+    """It uses its index and reads no more rows than it returns, in a large table."""
     await pool.execute(
         "INSERT INTO restaurant_users (id, restaurant_id, name)"
         " SELECT n, 10, 'Staff' FROM generate_series(1000, 1499) AS n"
@@ -171,7 +171,7 @@ async def test_a_page_of_a_vast_inbox_reads_a_page(pool: Pool) -> None:
         """
     )
     await pool.execute("VACUUM ANALYZE event_notification, notification_restaurant, restaurant_users")
-    for query, rest, index, most in (
+    for query, rest, index, maximum in (
         ("list_notifications", f", {2**63 - 1}, 21", "inbox", 25),
         ("list_unread_notifications", f", {2**63 - 1}, 21", "unread", 25),
         ("count_unread_notifications", "", "unread", 250),
@@ -183,12 +183,12 @@ async def test_a_page_of_a_vast_inbox_reads_a_page(pool: Pool) -> None:
             assert "Seq Scan" not in {node["Node Type"] for node in ran}, (query, ran)
             assert wanted in {node.get("Index Name") for node in ran}, (query, user, ran)
             scans = [node for node in ran if "notification" in node.get("Relation Name", "")]
-            assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 2 * most, (query, scans)
+            assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 2 * maximum, (query, scans)
             assert sum(node.get("Rows Removed by Filter", 0) for node in scans) == 0, (query, scans)
 
 
 async def partition_index(pool: Pool, kind: str) -> str:
-    """The name that PostgreSQL gave to the staff's part of an index of `notification`."""
+    """The name of the index's partition for staff."""
     name: str = await pool.fetchval(
         "SELECT inhrelid::regclass::text FROM pg_inherits JOIN pg_index ON indexrelid = inhrelid"
         " WHERE inhparent = $1::regclass AND indrelid = 'notification_restaurant'::regclass",
@@ -198,12 +198,12 @@ async def partition_index(pool: Pool, kind: str) -> str:
 
 
 async def plan(pool: Pool, query: str, arguments: str) -> list[dict[str, Any]]:
-    """Every node, as it really ran, of the plan that is made once for all arguments."""
+    """All nodes of the executed generic plan."""
     async with pool.acquire() as connection:
         await connection.execute("SET plan_cache_mode = force_generic_plan")
-        await connection.execute("PREPARE asked AS " + query)
-        text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE asked ({arguments})")
-        await connection.execute("DEALLOCATE asked")
+        await connection.execute("PREPARE measured AS " + query)
+        text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE measured ({arguments})")
+        await connection.execute("DEALLOCATE measured")
     nodes: list[dict[str, Any]] = []
     pending = [json.loads(text)[0]["Plan"]]
     while pending:

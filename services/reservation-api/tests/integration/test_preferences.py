@@ -1,4 +1,4 @@
-"""Preferences: what was saved comes back, and nothing else is taken."""
+"""Notification preferences: defaults, saving and validation."""
 
 from datetime import time
 from typing import Any
@@ -12,13 +12,11 @@ from .conftest import Person
 PATH = "/me/preferences"
 
 
-async def test_who_never_said_anything_has_the_defaults(anna: httpx.AsyncClient) -> None:
+async def test_the_defaults_are_empty(anna: httpx.AsyncClient) -> None:
     assert (await anna.get(PATH)).json() == {"channels": {}, "eventTypes": {}, "quietHours": None}
 
 
-async def test_what_is_put_comes_back_and_stands_in_the_table_as_the_fan_out_reads_it(
-    person: Person, pool: Pool
-) -> None:
+async def test_saved_preferences_are_returned_and_stored_as_the_fan_out_reads_them(person: Person, pool: Pool) -> None:
     wanted = {
         "channels": {"SMS": False, "WEBSOCKET": True},
         "eventTypes": {"RESERVATION_CHANGED": {"EMAIL": False}},
@@ -27,7 +25,7 @@ async def test_what_is_put_comes_back_and_stands_in_the_table_as_the_fan_out_rea
     anna = person("CUSTOMER", 5)
     assert (await anna.put(PATH, json=wanted)).json() == wanted
     assert (await anna.get(PATH)).json() == wanted
-    assert (await person("ADMIN_USER", 5).get(PATH)).json()["channels"] == {}, "the same id is another person"
+    assert (await person("ADMIN_USER", 5).get(PATH)).json()["channels"] == {}, "ids are per user type"
     row = await pool.fetchrow("SELECT * FROM notification_preference")
     assert row is not None
     assert (row["channels"], row["event_types"]) == (wanted["channels"], wanted["eventTypes"])
@@ -37,7 +35,7 @@ async def test_what_is_put_comes_back_and_stands_in_the_table_as_the_fan_out_rea
     assert (await anna.get(PATH)).json() == {"channels": {"EMAIL": False}, "eventTypes": {}, "quietHours": None}
 
 
-async def test_what_is_not_known_is_refused(anna: httpx.AsyncClient, pool: Pool) -> None:
+async def test_invalid_preferences_are_refused(anna: httpx.AsyncClient, pool: Pool) -> None:
     everything_wrong: list[Any] = [
         {"channels": {"FAX": False}},
         {"channels": {"SMS": "no"}},
@@ -59,6 +57,6 @@ async def test_what_is_not_known_is_refused(anna: httpx.AsyncClient, pool: Pool)
     assert await pool.fetchval("SELECT count(*) FROM notification_preference") == 0
 
 
-async def test_a_token_for_nobody_saves_nothing(person: Person, pool: Pool) -> None:
+async def test_a_token_of_an_unknown_user_is_401(person: Person, pool: Pool) -> None:
     assert (await person("CUSTOMER", 999).put(PATH, json={})).status_code == 401
     assert await pool.fetchval("SELECT count(*) FROM notification_preference") == 0

@@ -1,4 +1,4 @@
-"""A service process through a switchover: not ready while it cannot write, and at work again without a restart."""
+"""A switchover: the service is not ready while it cannot write, and recovers without a restart."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ async def ask(client: httpx.AsyncClient, day: int) -> bool:
 
 
 @pytest.mark.timeout(120)
-async def test_requests_are_answered_by_the_new_primary(replication: Replication, replicated: Database) -> None:
+async def test_requests_succeed_on_the_new_primary(replication: Replication, replicated: Database) -> None:
     async with replicas(replicated, 1) as (replica,), customer(replica.url) as client:
         assert await ask(client, 1)
         for day in (2, 3):
@@ -51,9 +51,7 @@ async def test_requests_are_answered_by_the_new_primary(replication: Replication
 
 
 @pytest.mark.timeout(120)
-async def test_a_service_on_a_demoted_server_is_not_ready_and_says_why(
-    replication: Replication, replicated: Database
-) -> None:
+async def test_a_service_on_a_demoted_server_is_not_ready(replication: Replication, replicated: Database) -> None:
     old = replication.primary
     async with (
         VirtualAddress(old.ports[old.name]).open() as address,
@@ -62,7 +60,7 @@ async def test_a_service_on_a_demoted_server_is_not_ready_and_says_why(
     ):
         assert await ask(client, 10)
         await replication.switch_over()
-        await replication.follow()  # the address still leads to the old primary, which is a standby now
+        await replication.follow()  # the address still points to the old primary, now a standby
 
         answer = await client.get("/health/ready")
         assert answer.status_code == 503

@@ -1,4 +1,4 @@
-"""What a notification offers its reader, and that the state machine knows every offer."""
+"""The actions that a notification offers match those of the state machine."""
 
 from itertools import product
 
@@ -14,13 +14,13 @@ OFFERS = {
 }
 
 
-def test_only_what_is_shared_and_a_proposed_time_offer_anything_and_only_until_resolved() -> None:
+def test_only_shared_notifications_and_proposed_times_have_actions_until_they_are_resolved() -> None:
     for event_type, audience in product(EventType, Audience):
         offered = actions_of(event_type, audience, resolved=False)
         assert set(offered) == OFFERS.get((event_type, audience), set()), (event_type, audience)
         assert actions_of(event_type, audience, resolved=True) == []
 
 
-def test_only_staff_share() -> None:
+def test_only_staff_notifications_are_shared() -> None:
     shared = {pair for pair in product(EventType, Audience) if is_shared(*pair)}
     assert shared == {pair for pair in OFFERS if pair[1] is Audience.RESTAURANT}

@@ -1,4 +1,4 @@
-"""The token bucket, by a clock of our own."""
+"""The rate limit, with a fake clock."""
 
 import pytest
 
@@ -12,7 +12,7 @@ class Clock:
         return self.now
 
 
-def test_a_burst_passes_then_one_at_a_time() -> None:
+def test_a_burst_is_allowed_then_the_steady_rate() -> None:
     clock = Clock()
     limit = RateLimit(per_second=2, burst=3, clock=clock)
     assert [limit.take("anna") for _ in range(3)] == [0, 0, 0]
@@ -25,9 +25,9 @@ def test_a_burst_passes_then_one_at_a_time() -> None:
     assert [limit.take("anna") > 0 for _ in range(4)] == [False, False, False, True]
 
 
-def test_memory_is_bounded_and_who_is_still_counted_is_not_forgotten_first() -> None:
+def test_memory_is_bounded_and_active_users_are_evicted_last() -> None:
     clock = Clock()
-    limit = RateLimit(per_second=1, burst=1, clock=clock, remember=10)
+    limit = RateLimit(per_second=1, burst=1, clock=clock, max_users=10)
     for number in range(9):
         limit.take(number)
     clock.now += 5

@@ -1,4 +1,4 @@
-"""The state machine, every act in every state by everyone."""
+"""The state machine: every act in every state by every user type."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -33,7 +33,7 @@ def reservation(status: Status, **changed: object) -> Reservation:
 
 
 @pytest.mark.parametrize(("act", "status", "by"), list(product(Act, Status, UserType)))
-def test_an_act_is_legal_in_these_states_by_these_people_and_no_others(act: Act, status: Status, by: UserType) -> None:
+def test_an_act_is_legal_only_in_these_states_and_for_these_users(act: Act, status: Status, by: UserType) -> None:
     expected = LEGAL.get((act, status, by))
     if expected is None:
         with pytest.raises(Illegal):
@@ -43,17 +43,17 @@ def test_an_act_is_legal_in_these_states_by_these_people_and_no_others(act: Act,
         assert (after.status, after.version) == (expected, 4)
 
 
-def test_a_confirmed_proposal_is_the_new_time() -> None:
+def test_a_confirmed_proposal_becomes_the_slot_time() -> None:
     after = perform(Act.CONFIRM_PROPOSAL, reservation(Status.POSTPONED), CUSTOMER, NOW)
     assert (after.slot_time, after.proposed_time) == (PROPOSED, None)
 
 
-def test_a_proposal_leaves_the_time_as_it_was_asked_for() -> None:
+def test_a_proposal_keeps_the_slot_time() -> None:
     after = perform(Act.POSTPONE, reservation(Status.NOT_ACCEPTED), STAFF, NOW)
     assert (after.slot_time, after.proposed_time) == (SLOT, PROPOSED)
 
 
-def test_what_has_passed_cannot_be_accepted_but_can_be_rejected() -> None:
+def test_a_reservation_in_the_past_can_be_rejected_but_not_accepted() -> None:
     over = reservation(Status.NOT_ACCEPTED, slot_time=NOW)
     with pytest.raises(TooLate):
         perform(Act.ACCEPT, over, STAFF, NOW)
@@ -62,5 +62,5 @@ def test_what_has_passed_cannot_be_accepted_but_can_be_rejected() -> None:
         perform(Act.CONFIRM_PROPOSAL, reservation(Status.POSTPONED, proposed_time=NOW), CUSTOMER, NOW)
 
 
-def test_every_act_has_a_rule_of_its_own_event() -> None:
+def test_every_act_has_a_rule() -> None:
     assert set(RULES) == set(Act)

@@ -1,4 +1,4 @@
-"""When a restaurant is open, in its own time."""
+"""Opening hours in the restaurant's timezone."""
 
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -31,7 +31,7 @@ def test_a_sitting_begins_at_its_first_minute_and_not_at_its_last() -> None:
             check(place, closed)
 
 
-def test_an_evening_reaches_past_midnight_into_a_day_of_other_hours() -> None:
+def test_a_sitting_can_end_after_midnight() -> None:
     place = restaurant(LATE)
     assert check(place, "2027-06-05T01:30:00") == datetime(2027, 6, 4, 23, 30, tzinfo=UTC)
     with pytest.raises(NotBookable):
@@ -40,7 +40,7 @@ def test_an_evening_reaches_past_midnight_into_a_day_of_other_hours() -> None:
         check(place, "2027-06-06T01:30:00")
 
 
-def test_a_day_off_takes_its_whole_evening_with_it() -> None:
+def test_a_closure_covers_the_whole_sitting() -> None:
     with pytest.raises(NotBookable, match="2027-06-04"):
         check(restaurant(LATE, date(2027, 6, 4)), "2027-06-05T01:30:00")
     check(restaurant(LATE, date(2027, 6, 5)), "2027-06-05T01:30:00")
@@ -48,19 +48,19 @@ def test_a_day_off_takes_its_whole_evening_with_it() -> None:
         check(restaurant(None, date(2027, 6, 5)), "2027-06-05T12:00:00")
 
 
-def test_an_offset_is_an_instant_and_none_is_the_restaurants_time() -> None:
+def test_a_time_without_an_offset_is_in_the_restaurants_timezone() -> None:
     place = restaurant(None)
     assert check(place, "2027-07-01T20:00:00") == check(place, "2027-07-01T18:00:00+00:00")
 
 
-def test_an_hour_that_the_clocks_skip_is_refused_and_of_one_that_they_repeat_the_first_is_meant() -> None:
+def test_a_skipped_hour_is_refused_and_a_repeated_hour_means_the_first() -> None:
     place = restaurant(None)
     with pytest.raises(NotBookable, match="does not exist"):
         check(place, "2027-03-28T02:30:00")
     assert check(place, "2027-10-31T02:30:00") == datetime(2027, 10, 31, 0, 30, tzinfo=UTC)
 
 
-def test_the_past_the_far_future_and_a_closed_house_are_refused() -> None:
+def test_a_time_in_the_past_or_too_far_ahead_and_a_closed_restaurant_are_refused() -> None:
     for place, written, field in (
         (restaurant(None), "2026-12-31T20:00:00", "slotTime"),
         (restaurant(None), "2029-01-01T20:00:00", "slotTime"),

@@ -1,11 +1,11 @@
-"""The store and its SQL name the same things."""
+"""store.py and queries.sql match."""
 
 import inspect
 
 from reservation_api import store
 
 
-def test_every_query_has_a_function_of_its_name_and_every_function_a_query() -> None:
+def test_queries_and_functions_have_the_same_names() -> None:
     functions = {
         name
         for name, function in inspect.getmembers(store, inspect.iscoroutinefunction)

@@ -1,1 +1,1 @@
-"""The rules of reservations, without a database or a web: pure, and tested as such."""
+"""The rules of reservations. Pure: no database, no HTTP."""

@@ -1,4 +1,4 @@
-"""How much one person may ask for, so that nobody can be flooded with messages. Pure."""
+"""Limits on requests and changes, so that nobody can flood others with notifications. Pure."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -6,37 +6,37 @@ from datetime import timedelta
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """0 is no limit."""
+    """0 disables a limit."""
 
     open_requests_per_customer: int
-    """Requests for a time to come that nobody has decided on yet."""
+    """Undecided requests for a future time."""
     open_requests_per_restaurant: int
     requests_per_hour: int
-    """Of one customer, whoever asks for them."""
+    """Per customer, including requests by their agency."""
     changes_per_hour: int
-    """Of one person, cancellations included. A cancellation is counted, but never refused."""
+    """Per person. A cancellation counts, but is never refused."""
     table_gap: timedelta
-    """Between two tables of one customer."""
+    """The minimum between two reservations of one customer."""
 
     def of_confirmation(self) -> "Limits":
-        """To confirm a proposed time is an answer, not a change."""
+        """Confirming a proposed time does not count as a change."""
         return replace(self, changes_per_hour=0)
 
 
 def reason(reached: str, limits: Limits) -> str:
-    """What to tell a person, by the name of the limit."""
+    """The problem detail for the limit of this name."""
     match reached:
         case "table_gap":
             hours = limits.table_gap / timedelta(hours=1)
             return f"The customer has another reservation within {hours:g} hours of that time."
         case "open_requests_per_customer":
-            most = limits.open_requests_per_customer
-            return f"The customer has {most} open requests already. Wait for an answer, or cancel one."
+            maximum = limits.open_requests_per_customer
+            return f"The customer already has {maximum} open requests. Wait for an answer or cancel one."
         case "open_requests_per_restaurant":
-            return "The restaurant has too many open requests at the moment."
+            return "The restaurant has too many open requests. Try again later."
         case "requests_per_hour":
-            return f"There are {limits.requests_per_hour} requests for a customer within an hour at most."
+            return f"A customer may make {limits.requests_per_hour} requests per hour."
         case "changes_per_hour":
-            return f"A person may change reservations {limits.changes_per_hour} times within an hour at most."
+            return f"A person may change reservations {limits.changes_per_hour} times per hour."
         case _:
-            raise ValueError(f"there is no limit called {reached}")
+            raise ValueError(f"unknown limit: {reached}")

@@ -1,7 +1,7 @@
-"""The state machine of a reservation: which act is legal in which state, by whom, and what it leads to. Pure.
+"""The state machine of a reservation: which act is legal in which state, for whom, and its result. Pure.
 
-Every act that is legal makes a new version; an act that is not changes nothing. Staff decide on what is open
-(NOT_ACCEPTED), the customer may answer a proposed time (POSTPONED), and change or cancel until it is over.
+Every legal act creates a new version; an illegal act changes nothing. Staff decide on NOT_ACCEPTED reservations.
+Customers answer a proposed time (POSTPONED), and can change or cancel a reservation that is not closed.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ class Status(StrEnum):
 
 
 class Action(StrEnum):
-    """What a person says to a notification; the action_type of notification_action."""
+    """An action on a notification; the column `action_type` of notification_action."""
 
     CONFIRMED = "CONFIRMED"
     REJECTED = "REJECTED"
@@ -60,15 +60,15 @@ RULES: Mapping[Act, Rule] = {
     Act.ACCEPT: Rule(STAFF, OPEN, Status.ACCEPTED, EventType.RESERVATION_ACCEPTED, Action.CONFIRMED),
     Act.REJECT: Rule(STAFF, OPEN, Status.REJECTED, EventType.RESERVATION_REJECTED, Action.REJECTED),
     Act.POSTPONE: Rule(STAFF, OPEN, Status.POSTPONED, EventType.RESERVATION_POSTPONED, Action.POSTPONED),
-    # What has changed has to be accepted again, even if it had been.
+    # A changed reservation must be accepted again.
     Act.CHANGE: Rule(CUSTOMER, ALIVE, Status.NOT_ACCEPTED, EventType.RESERVATION_CHANGED, Action.CUSTOM),
     Act.CANCEL: Rule(CUSTOMER, ALIVE, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.CUSTOM),
     Act.CONFIRM_PROPOSAL: Rule(CUSTOMER, PROPOSED, Status.ACCEPTED, EventType.RESERVATION_ACCEPTED, Action.CONFIRMED),
-    # Not REJECTED: that is the restaurant's word, and staff hear of a cancellation only.
+    # CANCELLED, because REJECTED is the restaurant's decision, and staff are only notified of cancellations.
     Act.DECLINE_PROPOSAL: Rule(CUSTOMER, PROPOSED, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.REJECTED),
 }
 
-# The act behind an action on a notification: staff on what they share, a customer on a proposed time.
+# The act that an action performs: of staff on a shared notification, of a customer on a proposed time.
 STAFF_ACTS: Mapping[Action, Act] = {
     Action.CONFIRMED: Act.ACCEPT,
     Action.REJECTED: Act.REJECT,
@@ -82,7 +82,7 @@ CUSTOMER_ACTS: Mapping[Action, Act] = {
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """What the rules look at."""
+    """The fields that the rules use."""
 
     status: Status
     version: int
@@ -97,23 +97,23 @@ class Illegal(Exception):
 
 
 class TooLate(Illegal):
-    """It would be legal, but its time has passed."""
+    """The state allows the act, but the time of the reservation is in the past."""
 
 
 def perform(act: Act, reservation: Reservation, by: UserType, now: datetime) -> Reservation:
-    """The reservation after `act`; what a change or a proposal sets is in `reservation` already, validated."""
+    """Return the reservation after `act`. `reservation` already has the validated values of a change or proposal."""
     rule = RULES[act]
     if by is not rule.by:
         raise Illegal(f"A {by} may not {act}.")
     if reservation.status not in rule.when:
-        raise Illegal(f"The reservation is {reservation.status}: there is nothing to {act}.")
+        raise Illegal(f"The reservation is {reservation.status}. It is not possible to {act}.")
     slot_time = reservation.slot_time
     if act is Act.CONFIRM_PROPOSAL:
         if reservation.proposed_time is None:
             raise Illegal("No time has been proposed.")
         slot_time = reservation.proposed_time
     if rule.then is Status.ACCEPTED and slot_time <= now:
-        raise TooLate("The time of the reservation has passed.")
+        raise TooLate("The time of the reservation is in the past.")
     return replace(
         reservation,
         status=rule.then,

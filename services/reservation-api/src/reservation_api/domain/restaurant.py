@@ -1,4 +1,4 @@
-"""When a restaurant takes guests, and how many at one table, in its own time. Pure."""
+"""Opening hours and party size of a restaurant, in its own timezone. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Hours = Mapping[str, Sequence[Sequence[str]]]
 
 
 class NotBookable(Exception):
-    """The restaurant cannot take it; `field` is what would have to be different."""
+    """The restaurant cannot accept the request; `field` is the reason."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)
@@ -27,18 +27,18 @@ class Restaurant:
     accepts_reservations: bool
     max_party_size: int
     opening_hours: Hours | None
-    """None means always open; a day that is not there means closed."""
+    """None: always open. A missing day: closed."""
     closures: Mapping[date, str | None]
 
     def check(self, field: str, slot_time: datetime, now: datetime, horizon: timedelta) -> datetime:
-        """The moment that `slot_time` means, if the restaurant takes reservations for it."""
+        """Return `slot_time` in UTC, or raise NotBookable if the restaurant takes no reservations for it."""
         if not self.accepts_reservations:
-            raise NotBookable("restaurantId", f"{self.name} takes no reservations at the moment.")
+            raise NotBookable("restaurantId", f"{self.name} does not take reservations at the moment.")
         moment = self.moment(field, slot_time)
         if moment <= now:
-            raise NotBookable(field, "The time has passed.")
+            raise NotBookable(field, "The time is in the past.")
         if moment > now + horizon:
-            raise NotBookable(field, f"Reservations are taken up to {horizon.days} days ahead.")
+            raise NotBookable(field, f"Reservations are possible up to {horizon.days} days ahead.")
         self._check_open(field, moment.astimezone(self.timezone))
         return moment
 
@@ -47,17 +47,17 @@ class Restaurant:
             raise NotBookable("partySize", f"{self.name} seats parties of up to {self.max_party_size}.")
 
     def moment(self, field: str, written: datetime) -> datetime:
-        """A time without an offset is the restaurant's; of a repeated hour in autumn, the first is meant."""
+        """Convert to UTC. Without an offset, the restaurant's timezone applies; a repeated hour means the first one."""
         if written.tzinfo is not None:
             return written.astimezone(UTC)
         local = written.replace(tzinfo=self.timezone)
         moment = local.astimezone(UTC)
         if moment.astimezone(self.timezone).replace(tzinfo=None) != written:
-            raise NotBookable(field, f"That time does not exist in {self.timezone}: the clocks are put forward.")
+            raise NotBookable(field, f"That time does not exist in {self.timezone}: the clocks go forward.")
         return moment
 
     def _check_open(self, field: str, local: datetime) -> None:
-        # A sitting that began the evening before may reach into the morning, and belongs to the day it began.
+        # A sitting may end after midnight; it belongs to the day on which it began.
         for day in (local.date(), local.date() - timedelta(days=1)):
             if self._serves(day, local):
                 if day in self.closures:

@@ -1,4 +1,4 @@
-"""When the clock speaks about a reservation: two reminders before it, thanks on the morning after. Pure."""
+"""The scheduled events of a reservation: two reminders before it, and thanks the morning after. Pure."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
@@ -18,10 +18,10 @@ class Planned:
 
 
 def plan(slot_time: datetime, timezone: ZoneInfo, now: datetime) -> list[Planned]:
-    """What is still to come, in order of time.
+    """The events that are still in the future, in order of time.
 
-    24 hours are hours, not a day: across a change of the clocks the reminder comes an hour earlier or later by the
-    wall clock. The morning after is the restaurant's morning, whatever the hours in between.
+    Reminders are due exactly 24 and 2 hours before, also across a change of daylight saving time. The thanks are due at
+    10:00 in the restaurant's timezone.
     """
     morning_after = slot_time.astimezone(timezone).date() + timedelta(days=1)
     thanks = datetime.combine(morning_after, THANKS_AT, timezone).astimezone(UTC)
@@ -30,4 +30,4 @@ def plan(slot_time: datetime, timezone: ZoneInfo, now: datetime) -> list[Planned
         Planned("reminder-2h", EventType.RESERVATION_REMINDER_DUE, slot_time - timedelta(hours=2), "2h"),
         Planned("visit-ended", EventType.RESERVATION_VISIT_ENDED, thanks),
     ]
-    return [one for one in planned if one.at > now]
+    return [event for event in planned if event.at > now]

@@ -1,1 +1,1 @@
-"""The routes: who may, what is asked, what is answered. What is done is elsewhere."""
+"""The routes: user types, parameters and responses. The use cases are in the parent package."""

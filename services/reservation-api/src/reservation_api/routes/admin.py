@@ -1,4 +1,4 @@
-"""What operators look at, and what they do about it."""
+"""The routes of operators."""
 
 from typing import Annotated
 
@@ -30,15 +30,15 @@ ReasonPart = Annotated[
 ]
 
 
-def admin_routes(auth: Auth, outbox: OutboxAdmin, addresses: AddressAdmin, tracing: ReservationHistory) -> APIRouter:
+def admin_routes(auth: Auth, outbox: OutboxAdmin, addresses: AddressAdmin, history: ReservationHistory) -> APIRouter:
     router = APIRouter(prefix="/admin", tags=["Operators"])
     admin = Annotated[Identity, Depends(auth.only(UserType.ADMIN_USER))]
 
-    @router.get("/outbox", summary="What waits, at which level and for how long", responses=problems())
+    @router.get("/outbox", summary="Count rows by level and status, with the age of the oldest", responses=problems())
     async def counts(_: admin) -> OutboxCounts:
         return await outbox.counts()
 
-    @router.get("/outbox/dead", summary="List what could not be delivered", responses=problems())
+    @router.get("/outbox/dead", summary="List dead rows", responses=problems())
     async def dead(
         _: admin,
         level: Level | None = None,
@@ -48,19 +48,19 @@ def admin_routes(auth: Auth, outbox: OutboxAdmin, addresses: AddressAdmin, traci
     ) -> Page[DeadRow]:
         return await outbox.dead(level, error_contains, cursor, limit)
 
-    @router.post("/outbox/requeue", summary="Try the dead again", responses=problems(400, 409, 413, 415))
-    async def requeue(who: admin, body: Selection) -> Intervention:
-        """With all their attempts. Try `dryRun` first: it says which rows it would be.
+    @router.post("/outbox/requeue", summary="Requeue dead rows", responses=problems(400, 409, 413, 415))
+    async def requeue(identity: admin, body: Selection) -> Intervention:
+        """The rows get all their attempts again. `dryRun` lists the rows without changing them.
 
-        What nobody needs any more is not sent: it is closed and listed in `notRequeued` with the reason.
+        Outdated rows are not sent. They are closed and listed in `notRequeued` with the reason.
         """
-        return await outbox.intervene(who, "requeue", body)
+        return await outbox.intervene(identity, "requeue", body)
 
-    @router.post("/outbox/discard", summary="Let the dead go", responses=problems(400, 413, 415))
-    async def discard(who: admin, body: Selection) -> Intervention:
-        return await outbox.intervene(who, "discard", body)
+    @router.post("/outbox/discard", summary="Discard dead rows", responses=problems(400, 413, 415))
+    async def discard(identity: admin, body: Selection) -> Intervention:
+        return await outbox.intervene(identity, "discard", body)
 
-    @router.get("/undeliverable-addresses", summary="List the addresses that are not tried", responses=problems())
+    @router.get("/undeliverable-addresses", summary="List undeliverable addresses", responses=problems())
     async def undeliverable(
         _: admin,
         channel: Channel | None = None,
@@ -68,20 +68,19 @@ def admin_routes(auth: Auth, outbox: OutboxAdmin, addresses: AddressAdmin, traci
         cursor: Cursor = None,
         limit: Limit = 20,
     ) -> Page[UndeliverableAddress]:
-        """A provider called them dead. They are tried again after 90 days, or when the person's address changes."""
+        """A provider reported them as invalid. They are tried again after 90 days, or when the address changes."""
         return await addresses.list(channel, reason_contains, cursor, limit)
 
-    @router.post("/undeliverable-addresses/clear", summary="Try addresses again", responses=problems(400, 413, 415))
-    async def clear(who: admin, body: AddressSelection) -> ClearedAddresses:
-        """What comes next is sent there again. Try `dryRun` first: it says which addresses it would be."""
-        return await addresses.clear(who, body)
+    @router.post(
+        "/undeliverable-addresses/clear", summary="Clear undeliverable addresses", responses=problems(400, 413, 415)
+    )
+    async def clear(identity: admin, body: AddressSelection) -> ClearedAddresses:
+        """The next notifications are sent there again. `dryRun` lists the addresses without changing them."""
+        return await addresses.clear(identity, body)
 
-    @router.get("/reservation/{reservation_id}/trace", summary="The story of a reservation", responses=problems(404))
-    async def trace(who: admin, reservation_id: PathId) -> Trace:
-        """Every event, who was notified of it, every channel and every attempt, with times.
-
-        It is recorded which admin has read it.
-        """
-        return await tracing.trace(who, reservation_id)
+    @router.get("/reservation/{reservation_id}/trace", summary="Trace a reservation", responses=problems(404))
+    async def trace(identity: admin, reservation_id: PathId) -> Trace:
+        """Every event with its notifications, channels and attempts. The access is recorded."""
+        return await history.trace(identity, reservation_id)
 
     return router

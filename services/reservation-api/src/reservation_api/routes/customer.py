@@ -1,4 +1,4 @@
-"""What customers do, and agencies for them."""
+"""The routes of customers, and of agencies on their behalf."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=r"^[\x21-\x7e]+$",
-        description="For 24 hours the same key and body get the first answer again, and nothing is done twice.",
+        description="For 24 hours, the same key and body return the first response again, without further effect.",
         examples=["7d0e6f8a-3c5b-4d21-9a44-0f6f0f1c2b3d"],
     ),
 ]
@@ -34,32 +34,34 @@ def customer_routes(
     customer = Annotated[Identity, Depends(auth.only(UserType.CUSTOMER))]
     asker = Annotated[Identity, Depends(auth.only(UserType.CUSTOMER, UserType.AGENCY_USER))]
 
-    @router.post("/ask", summary="Ask for a table", responses=problems(400, 404, 409, 413, 415))
-    async def ask(who: asker, body: Ask, idempotency_key: IdempotencyKey = None) -> ReservationView:
-        """A customer asks for themselves, an agency's user for a customer of their agency.
+    @router.post("/ask", summary="Request a reservation", responses=problems(400, 404, 409, 413, 415))
+    async def ask(identity: asker, body: Ask, idempotency_key: IdempotencyKey = None) -> ReservationView:
+        """Customers reserve for themselves, agency users for customers of their agency.
 
         A `slotTime` without an offset is in the restaurant's timezone. The restaurant's staff, the customer, the admins
         and the agency are notified.
         """
-        return await create_reservation.ask(who, body, idempotency_key)
+        return await create_reservation.ask(identity, body, idempotency_key)
 
     @router.get("", summary="List your reservations, the newest first", responses=problems())
     async def list_own(
-        who: customer, status: Status | None = None, cursor: Cursor = None, limit: Limit = 20
+        identity: customer, status: Status | None = None, cursor: Cursor = None, limit: Limit = 20
     ) -> Page[ReservationView]:
-        return await reservations.of_customer(who.user_id, status, cursor, limit)
+        return await reservations.of_customer(identity.user_id, status, cursor, limit)
 
-    @router.get("/{reservation_id}", summary="One of your reservations", responses=problems(404))
-    async def find_own(who: customer, reservation_id: PathId) -> ReservationView:
-        return await reservations.find(who.user_id, reservation_id)
+    @router.get("/{reservation_id}", summary="Get one of your reservations", responses=problems(404))
+    async def find_own(identity: customer, reservation_id: PathId) -> ReservationView:
+        return await reservations.find(identity.user_id, reservation_id)
 
-    @router.patch("/{reservation_id}", summary="Change it", responses=problems(400, 404, 409, 413, 415))
-    async def change(who: customer, reservation_id: PathId, body: Change) -> ReservationView:
-        """The restaurant has to accept it again: its status becomes `NOT_ACCEPTED`, its reminders are withdrawn."""
-        return await commands.change(who, reservation_id, body)
+    @router.patch("/{reservation_id}", summary="Change a reservation", responses=problems(400, 404, 409, 413, 415))
+    async def change(identity: customer, reservation_id: PathId, body: Change) -> ReservationView:
+        """The status becomes `NOT_ACCEPTED`, and the restaurant must accept again. Planned reminders are withdrawn."""
+        return await commands.change(identity, reservation_id, body)
 
-    @router.post("/{reservation_id}/cancel", summary="Cancel it", responses=problems(400, 404, 409, 413, 415))
-    async def cancel(who: customer, reservation_id: PathId) -> ReservationView:
-        return await commands.cancel(who, reservation_id)
+    @router.post(
+        "/{reservation_id}/cancel", summary="Cancel a reservation", responses=problems(400, 404, 409, 413, 415)
+    )
+    async def cancel(identity: customer, reservation_id: PathId) -> ReservationView:
+        return await commands.cancel(identity, reservation_id)
 
     return router

@@ -1,4 +1,4 @@
-"""How whoever asks wants to be told."""
+"""The preferences of the current user."""
 
 from typing import Annotated
 
@@ -11,19 +11,19 @@ from tablebell.people import UserType
 from tablebell.tokens import Identity
 
 
-def me_routes(auth: Auth, book: PreferenceService) -> APIRouter:
+def me_routes(auth: Auth, preferences: PreferenceService) -> APIRouter:
     router = APIRouter(prefix="/me", tags=["Preferences"])
     anyone = Annotated[Identity, Depends(auth.only(*UserType))]
 
-    @router.get("/preferences", summary="How you want to be told", responses=problems())
-    async def find(who: anyone) -> Preferences:
-        """What is not mentioned is as by default: restaurant users and customers EMAIL, SMS and PUSH, admins EMAIL and
-        SLACK, agency users EMAIL, and all of them WEBSOCKET."""
-        return await book.find(who)
+    @router.get("/preferences", summary="Get your notification preferences", responses=problems())
+    async def find(identity: anyone) -> Preferences:
+        """Channels that are not listed have their default: restaurant users and customers get EMAIL, SMS and PUSH,
+        admins EMAIL and SLACK, agency users EMAIL, and all of them WEBSOCKET."""
+        return await preferences.find(identity)
 
-    @router.put("/preferences", summary="Say how you want to be told", responses=problems(400, 413, 415))
-    async def save(who: anyone, body: Preferences) -> Preferences:
-        """Replaces all of it. In quiet hours only what is urgent is sent: a cancellation within 2 hours of its time."""
-        return await book.save(who, body)
+    @router.put("/preferences", summary="Replace your notification preferences", responses=problems(400, 413, 415))
+    async def save(identity: anyone, body: Preferences) -> Preferences:
+        """In quiet hours, only cancellations within 2 hours of the reservation's time are sent."""
+        return await preferences.save(identity, body)
 
     return router

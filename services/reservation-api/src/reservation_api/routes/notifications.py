@@ -1,4 +1,4 @@
-"""The inbox of whoever asks, and what they do with it."""
+"""The inbox of the current user, and actions on notifications."""
 
 from typing import Annotated
 
@@ -15,42 +15,46 @@ from tablebell.people import UserType
 from tablebell.tokens import Identity
 
 
-def notification_routes(auth: Auth, inbox: Inbox, responding: NotificationActions) -> APIRouter:
+def notification_routes(auth: Auth, inbox: Inbox, actions: NotificationActions) -> APIRouter:
     router = APIRouter(prefix="/notifications", tags=["Inbox"])
     anyone = Annotated[Identity, Depends(auth.only(*UserType))]
 
     @router.get("", summary="List your notifications, the newest first", responses=problems())
     async def list_own(
-        who: anyone,
+        identity: anyone,
         *,
-        unread: Annotated[bool, Query(description="Only what has not been read.")] = False,
+        unread: Annotated[bool, Query(description="Only unread notifications.")] = False,
         cursor: Cursor = None,
         limit: Limit = 20,
     ) -> Page[NotificationView]:
-        return await inbox.page(who, unread=unread, cursor=cursor, limit=limit)
+        return await inbox.page(identity, unread=unread, cursor=cursor, limit=limit)
 
-    @router.get("/unread-count", summary="How many you have not read", responses=problems())
-    async def count_unread(who: anyone) -> UnreadCount:
-        return UnreadCount(unread=await inbox.count_unread(who))
+    @router.get("/unread-count", summary="Count your unread notifications", responses=problems())
+    async def count_unread(identity: anyone) -> UnreadCount:
+        return UnreadCount(unread=await inbox.count_unread(identity))
 
-    @router.post("/read-all", summary="Mark all as read", responses=problems(400, 413, 415))
-    async def read_all(who: anyone) -> ReadAll:
-        return await inbox.read_all(who)
+    @router.post("/read-all", summary="Mark all notifications as read", responses=problems(400, 413, 415))
+    async def read_all(identity: anyone) -> ReadAll:
+        return await inbox.read_all(identity)
 
-    @router.post("/{notification_id}/read", summary="Mark it as read", responses=problems(400, 404, 413, 415))
-    async def read(who: anyone, notification_id: PathId) -> NotificationView:
-        """What you share with others is read for all of them, and shows by whom (`readByUserId`)."""
-        return await inbox.read(who, notification_id)
+    @router.post(
+        "/{notification_id}/read", summary="Mark a notification as read", responses=problems(400, 404, 413, 415)
+    )
+    async def read(identity: anyone, notification_id: PathId) -> NotificationView:
+        """A shared notification is marked as read for all recipients; `readByUserId` is the reader."""
+        return await inbox.read(identity, notification_id)
 
-    @router.post("/{notification_id}/actions", summary="Act on it", responses=problems(400, 404, 409, 413, 415))
-    async def respond(who: anyone, notification_id: PathId, body: Response) -> NotificationView:
-        """`actions` of the notification says what is possible.
+    @router.post(
+        "/{notification_id}/actions", summary="Act on a notification", responses=problems(400, 404, 409, 413, 415)
+    )
+    async def respond(identity: anyone, notification_id: PathId, body: Response) -> NotificationView:
+        """`actions` of the notification lists the possible actions.
 
-        On what staff share, exactly one wins; the others get 409 with who acted, how and when (`handledBy`).
-        `CONFIRMED`, `REJECTED` and `POSTPONED` decide on the reservation; `DISMISSED` and `CUSTOM` take it off
-        everyone's list. A customer answers a proposed time with `CONFIRMED`, which accepts it, or `REJECTED`, which
-        cancels the reservation.
+        On a shared notification, exactly one request succeeds; later ones get 409 with the actor, action and time
+        (`handledBy`). `CONFIRMED`, `REJECTED` and `POSTPONED` decide on the reservation; `DISMISSED` and `CUSTOM` only
+        resolve the notification for all recipients. A customer answers a proposed time with `CONFIRMED`, which accepts
+        it, or `REJECTED`, which cancels the reservation.
         """
-        return await responding.respond(who, notification_id, body)
+        return await actions.respond(identity, notification_id, body)
 
     return router

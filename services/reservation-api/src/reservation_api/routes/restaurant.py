@@ -1,4 +1,4 @@
-"""What a restaurant's staff do."""
+"""The routes of a restaurant's staff."""
 
 from datetime import date
 from typing import Annotated
@@ -17,7 +17,7 @@ from tablebell.tokens import Identity
 
 Day = Annotated[
     date | None,
-    Query(alias="date", description="A day of the restaurant's own.", ge=date(2000, 1, 1), le=date(2200, 12, 31)),
+    Query(alias="date", description="A day in the restaurant's timezone.", ge=date(2000, 1, 1), le=date(2200, 12, 31)),
 ]
 
 
@@ -25,26 +25,30 @@ def restaurant_routes(auth: Auth, reservations: Reservations, commands: Reservat
     router = APIRouter(prefix="/restaurant/reservation", tags=["Restaurants"])
     staff = Annotated[Identity, Depends(auth.only(UserType.RESTAURANT_USER))]
 
-    @router.get("", summary="List your restaurant's reservations, in the order of their time", responses=problems())
+    @router.get("", summary="List your restaurant's reservations, ordered by time", responses=problems())
     async def list_own(
-        who: staff, status: Status | None = None, day: Day = None, cursor: Cursor = None, limit: Limit = 20
+        identity: staff, status: Status | None = None, day: Day = None, cursor: Cursor = None, limit: Limit = 20
     ) -> Page[ReservationView]:
-        return await reservations.of_staff(who.user_id, status, day, cursor, limit)
+        return await reservations.of_staff(identity.user_id, status, day, cursor, limit)
 
-    @router.post("/{reservation_id}/accept", summary="Accept it", responses=problems(400, 404, 409, 413, 415))
-    async def accept(who: staff, reservation_id: PathId) -> ReservationView:
-        """The first of the staff to decide decides for all; the others get 409 with who it was."""
-        return await commands.decide(who, reservation_id, Act.ACCEPT)
+    @router.post(
+        "/{reservation_id}/accept", summary="Accept a reservation", responses=problems(400, 404, 409, 413, 415)
+    )
+    async def accept(identity: staff, reservation_id: PathId) -> ReservationView:
+        """The first decision counts. Later ones get 409 with its actor (`handledBy`)."""
+        return await commands.decide(identity, reservation_id, Act.ACCEPT)
 
-    @router.post("/{reservation_id}/reject", summary="Reject it", responses=problems(400, 404, 409, 413, 415))
-    async def reject(who: staff, reservation_id: PathId) -> ReservationView:
-        return await commands.decide(who, reservation_id, Act.REJECT)
+    @router.post(
+        "/{reservation_id}/reject", summary="Reject a reservation", responses=problems(400, 404, 409, 413, 415)
+    )
+    async def reject(identity: staff, reservation_id: PathId) -> ReservationView:
+        return await commands.decide(identity, reservation_id, Act.REJECT)
 
     @router.post(
         "/{reservation_id}/postpone", summary="Propose another time", responses=problems(400, 404, 409, 413, 415)
     )
-    async def postpone(who: staff, reservation_id: PathId, body: Postpone) -> ReservationView:
-        """The customer confirms or declines it by an action on their notification."""
-        return await commands.decide(who, reservation_id, Act.POSTPONE, body.proposed_time)
+    async def postpone(identity: staff, reservation_id: PathId, body: Postpone) -> ReservationView:
+        """The customer confirms or declines the time with an action on their notification."""
+        return await commands.decide(identity, reservation_id, Act.POSTPONE, body.proposed_time)
 
     return router

@@ -1,4 +1,4 @@
--- What reservation-api asks of the database.
+-- The queries of reservation-api.
 
 -- name: find_restaurant
 -- $1 restaurant
@@ -16,10 +16,11 @@ SELECT name, restaurant_id
  WHERE user_type = $1 AND user_id = $2
 
 -- name: ask_reservation
--- The reservation and its event in one statement: both are there or neither, for the price of one round trip. Returns
--- nothing when the customer is not the asker's, and the limit instead of a reservation when one is reached. $1 asker's type ·
--- $2 asker's id · $3 customer · $4 restaurant, $5 its name, $6 its timezone · $7 party size · $8 slot time · $9 note ·
--- $10 headers · $11 table gap · $12 open requests per customer, $13 per restaurant · $14 requests per hour
+-- Inserts the reservation and its event in one statement: atomic, in one round trip. event_factory builds the event;
+-- this statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the
+-- customer, and the limit instead of a reservation if one is reached.
+-- $1 asker's type · $2 asker's id · $3 customer · $4 restaurant · $5 party size · $6 slot time · $7 note · $8 event ·
+-- $9 table gap · $10 open requests per customer, $11 per restaurant · $12 requests per hour
 WITH asker AS MATERIALIZED (
     SELECT c.id AS customer_id, c.name AS customer_name, c.agency_id, coalesce(a.name, c.name) AS actor_name
       FROM customer AS c
@@ -28,23 +29,21 @@ WITH asker AS MATERIALIZED (
 ), limited AS MATERIALIZED (
     SELECT reached, retry_seconds
       FROM asker
-     CROSS JOIN LATERAL reached_limit(asker.customer_id, $4, NULL, NULL, NULL, $8, $11, $12, $13, $14, 0)
+     CROSS JOIN LATERAL reached_limit(asker.customer_id, $4, NULL, NULL, NULL, $6, $9, $10, $11, $12, 0)
 ), reserved AS (
     INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, note)
-    SELECT customer_id, $4, agency_id, $7, $8, $9
+    SELECT customer_id, $4, agency_id, $5, $6, $7
       FROM asker
      WHERE NOT EXISTS (SELECT FROM limited)
     RETURNING id, agency_id, status, version, created_at, updated_at
-), told AS (
+), appended_event AS (
     INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, headers, available_at, created_at)
-    SELECT 'RESERVATION_REQUESTED', reserved.id, reserved.version,
-           jsonb_build_object(
-               'reservationId', reserved.id, 'customerId', customer_id, 'customerName', customer_name, 'restaurantId', $4::bigint,
-               'restaurantName', $5::text, 'agencyId', asker.agency_id, 'partySize', $7::integer, 'slotTime', $8::timestamptz,
-               'timezone', $6::text, 'status', reserved.status, 'note', $9::text,
-               'actor', jsonb_build_object('userType', $1::text, 'userId', $2::bigint, 'name', actor_name)),
-           $10, reserved.updated_at, reserved.updated_at
-      FROM reserved, asker
+    SELECT event.event_type, reserved.id, reserved.version,
+           jsonb_set(event.payload, '{actor,name}', to_jsonb(asker.actor_name))
+           || jsonb_build_object('reservationId', reserved.id, 'status', reserved.status,
+                                 'customerName', asker.customer_name, 'agencyId', reserved.agency_id),
+           event.headers, reserved.updated_at, reserved.updated_at
+      FROM reserved, asker, jsonb_to_record($8) AS event (event_type text, payload jsonb, headers jsonb)
 )
 SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, reserved.version, reserved.created_at,
        reserved.updated_at, limited.reached, limited.retry_seconds
@@ -63,7 +62,7 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
  WHERE r.id = $1 AND r.customer_id = $2
 
 -- name: list_reservations_of_customer
--- The newest first. $1 customer · $2 status or NULL · $3 before which id · $4 limit
+-- The newest first. $1 customer · $2 status or NULL · $3 before this id · $4 limit
 SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
        r.version, r.created_at, r.updated_at,
        c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
@@ -77,8 +76,8 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
  LIMIT $4
 
 -- name: list_reservations_of_staff
--- In the order in which the guests come. A date is a day of the restaurant's own.
--- $1 member of staff · $2 status or NULL · $3 date or NULL · $4, $5 after which slot time and id · $6 limit
+-- Ordered by slot time. The date is a day in the restaurant's timezone.
+-- $1 member of staff · $2 status or NULL · $3 date or NULL · $4, $5 after this slot time and id · $6 limit
 SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
        r.version, r.created_at, r.updated_at,
        c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
@@ -96,7 +95,7 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
  LIMIT $6
 
 -- name: lock_reservation
--- Whoever acts on a reservation waits here for whoever acts now. $1 reservation
+-- Serializes all changes of a reservation. $1 reservation
 SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
        r.version, r.created_at, r.updated_at,
        c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
@@ -107,7 +106,7 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
    FOR UPDATE OF r
 
 -- name: change_reservation
--- Under the lock. The time goes on even if the clock went back: the events of a reservation carry it.
+-- Requires the lock. updated_at always increases, even if the clock goes back: it is the time of the event.
 -- $1 reservation · $2 status · $3 version · $4 party size · $5 slot time · $6 proposed time · $7 note
 UPDATE reservation
    SET status = $2, version = $3, party_size = $4, slot_time = $5, proposed_time = $6, note = $7,
@@ -116,24 +115,24 @@ UPDATE reservation
 RETURNING updated_at
 
 -- name: find_reached_limit
--- Of a change of a reservation. $1 customer · $2 restaurant · $3 changer's type · $4 changer's id · $5 reservation · $6 new time
--- or NULL · $7 table gap · $8 changes per hour
+-- The limit that a change of a reservation exceeds, if any. $1 customer · $2 restaurant · $3 changer's type ·
+-- $4 changer's id · $5 reservation · $6 new time or NULL · $7 table gap · $8 changes per hour
 SELECT reached, retry_seconds
   FROM reached_limit($1, $2, $3, $4, $5, $6, $7, 0, 0, 0, $8)
 
 -- name: append_events
--- $1 the rows, as a JSON array of objects
+-- $1 rows from event_factory, as a JSON array of objects
 INSERT INTO event_outbox (event_type, aggregate_type, aggregate_id, aggregate_version, schedule_key, payload, headers,
                           available_at, created_at)
-SELECT event_type, coalesce(aggregate_type, 'reservation'), aggregate_id, aggregate_version, schedule_key, payload, headers,
-       coalesce(available_at, created_at), created_at
+SELECT event_type, coalesce(aggregate_type, 'reservation'), aggregate_id, aggregate_version, schedule_key, payload,
+       headers, coalesce(available_at, created_at), created_at
   FROM jsonb_to_recordset($1) AS given (
            event_type text, aggregate_type text, aggregate_id bigint, aggregate_version integer, schedule_key text,
            payload jsonb, headers jsonb, available_at timestamptz, created_at timestamptz)
 
 -- name: withdraw_planned_events
--- A relay that holds one at this moment may still publish it, but its token fits no more: it records nothing and puts
--- nothing back. $1 reservation · $2 why
+-- A relay that has leased one of them may still publish it, but clearing the lease token makes its later writes no-ops.
+-- $1 reservation · $2 reason
 UPDATE event_outbox
    SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $2, lease_token = NULL, lease_until = NULL
  WHERE id = ANY (ARRAY(
@@ -151,8 +150,9 @@ SELECT *
  WHERE user_type = $1 AND user_id = $2 AND id = $3
 
 -- name: lock_shared_notifications
--- What staff share about a version of a reservation, and which of it the actor was told by: the expander waits, or has
--- already written what is withdrawn next. $1 reservation · $2 version · $3 user type · $4 user id
+-- The shared notifications of a version of a reservation, with the actor's copy. The lock makes the expander wait; if
+-- the expander was first, the withdrawal that follows sees its sends.
+-- $1 reservation · $2 version · $3 user type · $4 user id
 SELECT en.id, n.id AS notification_id
   FROM event_notification AS en
   LEFT JOIN notification AS n ON n.event_notification_id = en.id AND n.user_type = $3 AND n.user_id = $4
@@ -168,22 +168,23 @@ SELECT a.action_type, a.actor_type, a.actor_id, person.name AS actor_name, a.cre
  WHERE a.reservation_id = $1 AND a.reservation_version = $2 AND a.first_to_act
 
 -- name: find_resulting_action
--- $1 reservation · $2 the version that the act made
+-- $1 reservation · $2 the version that the action resulted in
 SELECT a.action_type, a.actor_type, a.actor_id, person.name AS actor_name, a.created_at
   FROM notification_action AS a
   LEFT JOIN person ON person.user_type = a.actor_type AND person.user_id = a.actor_id
  WHERE a.reservation_id = $1 AND a.resulting_version = $2
 
 -- name: has_acted
--- Whether the same has been said to a notification before. Under the reservation's lock.
+-- Whether the notification already has this action. Requires the reservation's lock.
 -- $1 reservation · $2 notification · $3 action
 SELECT EXISTS (SELECT
                  FROM notification_action
                 WHERE reservation_id = $1 AND notification_id = $2 AND action_type = $3)
 
 -- name: append_action
--- Under the reservation's lock. $1 event notification or NULL · $2 notification or NULL · $3 reservation, $4 the version acted
--- on, $5 the version made or NULL · $6 actor's type · $7 actor's id · $8 action · $9 whether it counts as a decision
+-- Requires the reservation's lock. $1 event notification or NULL · $2 notification or NULL · $3 reservation ·
+-- $4 its version, $5 the resulting version or NULL · $6 actor's type · $7 actor's id · $8 action ·
+-- $9 whether it counts as a decision
 INSERT INTO notification_action (event_notification_id, notification_id, reservation_id, reservation_version,
                                  resulting_version, actor_type, actor_id, action_type, first_to_act)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
@@ -192,7 +193,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
 RETURNING created_at
 
 -- name: list_notifications
--- The newest first. $1 user type · $2 user id · $3 before which id · $4 limit
+-- The newest first. $1 user type · $2 user id · $3 before this id · $4 limit
 SELECT *
   FROM inbox
  WHERE user_type = $1 AND user_id = $2 AND id < $3
@@ -200,7 +201,7 @@ SELECT *
  LIMIT $4
 
 -- name: list_unread_notifications
--- $1 user type · $2 user id · $3 before which id · $4 limit
+-- $1 user type · $2 user id · $3 before this id · $4 limit
 SELECT *
   FROM inbox
  WHERE user_type = $1 AND user_id = $2 AND id < $3 AND NOT is_read
@@ -214,7 +215,7 @@ SELECT count(*)
  WHERE user_type = $1 AND user_id = $2 AND NOT is_read
 
 -- name: lock_unread_notifications
--- What is about to be read: one, or all. In one order, so that two who read what they share do not block each other.
+-- One or all unread notifications. Locked in order of id, so that two readers of shared notifications cannot deadlock.
 -- $1 user type · $2 user id · $3 notification or NULL
 SELECT n.id, en.id AS event_notification_id, en.shared_read, clock_timestamp() AS locked_at
   FROM notification AS n
@@ -223,12 +224,12 @@ SELECT n.id, en.id AS event_notification_id, en.shared_read, clock_timestamp() A
    AND n.id = ANY (ARRAY(SELECT id
                            FROM own_notification
                           WHERE user_type = $1 AND user_id = $2 AND NOT is_read AND ($3::bigint IS NULL OR id = $3)))
-   AND NOT (en.shared_read AND en.is_read)  -- looked at again when the lock comes: another may have read it meanwhile
+   AND NOT (en.shared_read AND en.is_read)  -- rechecked after a lock wait: another reader may have committed
  ORDER BY en.id
    FOR UPDATE OF en
 
 -- name: mark_shared_read
--- What one has read, all who share it have. $1 event notifications · $2 reader · $3 when
+-- Marks shared notifications as read for all staff. $1 event notifications · $2 reader · $3 when
 WITH shared AS (
     UPDATE event_notification
        SET is_read = true, read_by_user_id = $2, read_at = $3
@@ -262,8 +263,8 @@ ON CONFLICT (user_type, user_id) DO UPDATE
 RETURNING user_id
 
 -- name: claim_key
--- Waits for a request with the same key that is still running; returns nothing when the key has been answered.
--- $1 user type · $2 user id · $3 key · $4 hash of the request · $5 how long an answer is kept
+-- Waits for a running request with the same key; returns no row if the key already has a response.
+-- $1 user type · $2 user id · $3 key · $4 hash of the request · $5 retention
 INSERT INTO idempotency_key AS k (user_type, user_id, key, request_hash)
 VALUES ($1, $2, $3, $4)
 ON CONFLICT (user_type, user_id, key) DO UPDATE
@@ -284,7 +285,7 @@ UPDATE idempotency_key
  WHERE user_type = $1 AND user_id = $2 AND key = $3
 
 -- name: purge_keys
--- $1 how long an answer is kept · $2 limit
+-- $1 retention · $2 limit
 DELETE FROM idempotency_key
  WHERE (user_type, user_id, key) IN (
            SELECT user_type, user_id, key
@@ -296,7 +297,7 @@ DELETE FROM idempotency_key
 RETURNING true
 
 -- name: lock_reservations_of_events
--- Before dead events are requeued: an act on their reservation waits, or its result is seen by the next statement.
+-- Before dead events are requeued: a concurrent act on the reservation waits, or find_outdated_events sees its result.
 -- $1 events
 SELECT id
   FROM reservation
@@ -308,7 +309,7 @@ SELECT id
    FOR SHARE
 
 -- name: find_outdated_events
--- Reminders of a version that is not the accepted one any more: it has none, or others have been planned for it. $1 events
+-- Reminders of a version that is no longer the accepted one. $1 events
 SELECT e.id, 'the reservation has moved on' AS reason
   FROM event_outbox AS e
   JOIN reservation AS r ON r.id = e.aggregate_id
@@ -326,7 +327,7 @@ UPDATE event_outbox
  WHERE event_outbox.id = outdated.id AND status = 'DEAD'
 
 -- name: lock_event_notifications_of_sends
--- Before dead sends are requeued: a decision on what they tell waits, or its result is seen by the next statement.
+-- Before dead sends are requeued: a concurrent decision waits, or find_outdated_sends sees its result.
 -- $1 channel sends
 SELECT id
   FROM event_notification
@@ -339,12 +340,12 @@ SELECT id
    FOR SHARE
 
 -- name: find_outdated_sends
--- Sends that nobody needs any more: the question they ask is settled, the same people are told of a later version, or their
--- time is over. Admins are not told of every version, the others are. $1 channel sends
+-- Outdated sends: another person acted first, a later version notifies the same audience, or not_after has passed.
+-- Admins are not notified of every version, the other audiences are. $1 channel sends
 SELECT s.id,
-       CASE WHEN standing.is_settled OR standing.has_moved_on THEN 'WITHDRAWN' ELSE 'EXPIRED' END AS outcome,
-       CASE WHEN standing.is_settled THEN format('handled by %s (%s)', person.name, first.action_type)
-            WHEN standing.has_moved_on THEN 'the reservation has moved on'
+       CASE WHEN state.is_settled OR state.has_moved_on THEN 'WITHDRAWN' ELSE 'EXPIRED' END AS outcome,
+       CASE WHEN state.is_settled THEN format('handled by %s (%s)', person.name, first.action_type)
+            WHEN state.has_moved_on THEN 'the reservation has moved on'
             ELSE to_char(s.not_after AT TIME ZONE 'UTC', '"of no use after" YYYY-MM-DD HH24:MI "UTC"')
        END AS reason
   FROM notification_channel_send AS s
@@ -364,9 +365,9 @@ SELECT s.id,
                                                    AND later.aggregate_version > en.aggregate_version
                                                    AND later.audience = 'ADMIN')
                       ELSE coalesce(r.version > en.aggregate_version, false)
-                  END AS has_moved_on) AS standing
+                  END AS has_moved_on) AS state
  WHERE s.id = ANY ($1::bigint[])
-   AND (standing.is_settled OR standing.has_moved_on OR s.not_after <= clock_timestamp())
+   AND (state.is_settled OR state.has_moved_on OR s.not_after <= clock_timestamp())
  ORDER BY s.id
 
 -- name: close_dead_sends
@@ -384,8 +385,8 @@ INSERT INTO outbox_intervention (level, act, row_ids, filter, actor_id)
 VALUES ($1, $2, $3, $4, $5)
 
 -- name: list_undeliverable_addresses
--- The oldest first. $1 user type, $2 user id or NULL · $3 channel or NULL · $4 part of the reason or NULL · $5 after which id
--- · $6 limit
+-- The oldest first. $1 user type, $2 user id or NULL · $3 channel or NULL · $4 part of the reason or NULL ·
+-- $5 after this id · $6 limit
 SELECT id, user_type, user_id, channel_type, address, reason, silences, marked_at
   FROM undeliverable_address
  WHERE ($1::text IS NULL OR (user_type = $1 AND user_id = $2::bigint))
@@ -402,7 +403,7 @@ DELETE FROM undeliverable_address
 RETURNING id, user_type, user_id, channel_type, address, reason, silences, marked_at
 
 -- name: append_admin_read
--- $1 admin · $2 what was read · $3 reservation
+-- $1 admin · $2 subject · $3 reservation
 INSERT INTO admin_read (actor_id, subject, reservation_id)
 VALUES ($1, $2, $3)
 
@@ -417,7 +418,7 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
  WHERE r.id = $1
 
 -- name: trace_events
--- Open and done rows have an index each. $1 reservation
+-- UNION ALL, because open and completed rows have separate partial indexes. $1 reservation
 SELECT e.id, e.event_id, e.event_type, e.aggregate_version, e.schedule_key, e.status, e.retry_count, e.last_error,
        e.available_at, e.created_at, e.published_at, e.discarded_at, e.headers,
        coalesce((SELECT jsonb_object_agg(p.listener, p.processed_at)
@@ -429,7 +430,8 @@ SELECT e.id, e.event_id, e.event_type, e.aggregate_version, e.schedule_key, e.st
         UNION ALL
         SELECT *
           FROM event_outbox
-         WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND status IN ('PUBLISHED', 'DEAD', 'DISCARDED')) AS e
+         WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND status IN ('PUBLISHED', 'DEAD', 'DISCARDED')
+       ) AS e
  ORDER BY e.aggregate_version, e.created_at, e.id
 
 -- name: trace_notifications
@@ -449,8 +451,9 @@ SELECT n.id, en.event_id, en.id AS event_notification_id, en.event_type, en.audi
 SELECT s.id, s.notification_id, s.channel_type, s.recipient, s.is_sent, s.outcome, s.attempt_count, s.last_error,
        s.next_attempt_at, s.not_after, s.provider_message_id, s.created_at, s.sent_at,
        coalesce((SELECT jsonb_agg(jsonb_build_object(
-                            'attempt', a.attempt, 'startedAt', a.started_at, 'finishedAt', a.finished_at, 'outcome', a.outcome,
-                            'detail', a.detail, 'providerMessageId', a.provider_message_id) ORDER BY a.id)
+                            'attempt', a.attempt, 'startedAt', a.started_at, 'finishedAt', a.finished_at,
+                            'outcome', a.outcome, 'detail', a.detail, 'providerMessageId', a.provider_message_id
+                        ) ORDER BY a.id)
                    FROM channel_send_attempt AS a
                   WHERE a.channel_send_id = s.id), '[]') AS attempts
   FROM notification_channel_send AS s

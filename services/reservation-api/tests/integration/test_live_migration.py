@@ -1,4 +1,4 @@
-"""A migration under a running service: the next request is answered as if nothing had happened."""
+"""A migration while the service runs does not fail the next requests."""
 
 import httpx
 import pytest
@@ -9,9 +9,9 @@ from tablebell.testing import Database
 from .conftest import token
 from .processes import replicas
 
-REQUESTS = 12  # more than the pool has connections: each of them has prepared the statements
+REQUESTS = 12  # more than the pool's connections, so that each has prepared the statements
 NEW_COLUMN = "ALTER TABLE reservation ADD COLUMN added_{number} text"
-# A column that the statements do read: PostgreSQL then refuses the prepared ones, within a transaction too.
+# The statements read this column: PostgreSQL then refuses the prepared ones, also inside a transaction.
 OTHER_TYPE = "ALTER TABLE reservation ALTER COLUMN party_size TYPE {kind}"
 
 
@@ -36,9 +36,7 @@ async def ask(customer: httpx.AsyncClient, day: int) -> int:
     ],
     ids=["a new column", "another type"],
 )
-async def test_every_request_after_a_migration_is_answered(
-    database: Database, pool: Pool, migrations: list[str]
-) -> None:
+async def test_every_request_after_a_migration_succeeds(database: Database, pool: Pool, migrations: list[str]) -> None:
     async with (
         replicas(database, 1) as (replica,),
         person(replica.url, "CUSTOMER", 5) as customer,
@@ -47,7 +45,7 @@ async def test_every_request_after_a_migration_is_answered(
     ):
 
         async def use(reservation: int) -> None:
-            """By every kind of statement: alone, within a transaction, and in one snapshot."""
+            """Run statements outside a transaction, in one, and in a snapshot."""
             for answer in (
                 await staff.post(f"/restaurant/reservation/{reservation}/accept"),
                 await customer.patch(f"/customer/reservation/{reservation}", json={"partySize": 3}),

@@ -1,4 +1,4 @@
-"""What comes in is bounded: bodies, characters, pages, and how often."""
+"""Limits on requests: bodies, numbers, pages and rate; unknown paths and methods; outages."""
 
 import asyncio
 import gzip
@@ -16,7 +16,7 @@ ASK = "/customer/reservation/ask"
 JSON = {"Content-Type": "application/json"}
 
 
-async def test_a_body_is_small_strict_json_or_it_is_refused(anna: httpx.AsyncClient, pool: Pool) -> None:
+async def test_a_body_that_is_too_large_or_not_strict_json_is_refused(anna: httpx.AsyncClient, pool: Pool) -> None:
     start = b'{"customerId":5,"restaurantId":10,"partySize":4,"slotTime":"' + slot().encode() + b'"'
     for body, status in (
         (b"{", 400),
@@ -51,7 +51,7 @@ async def test_a_body_is_small_strict_json_or_it_is_refused(anna: httpx.AsyncCli
         "[" * 900 + "9" * 400 + "]" * 900,
     ],
 )
-async def test_a_number_of_any_size_is_json_and_its_field_is_named(
+async def test_a_number_out_of_range_is_refused_with_its_field(
     anna: httpx.AsyncClient, pool: Pool, number: str
 ) -> None:
     body = f'{{"customerId":5,"restaurantId":10,"slotTime":"{slot()}","note":"\\"1e400","partySize":{number}}}'
@@ -61,7 +61,7 @@ async def test_a_number_of_any_size_is_json_and_its_field_is_named(
     assert await pool.fetchval("SELECT count(*) FROM reservation") == 0
 
 
-async def test_a_number_too_large_is_refused_wherever_it_stands(anna: httpx.AsyncClient) -> None:
+async def test_a_huge_number_is_refused_in_every_position(anna: httpx.AsyncClient) -> None:
     huge = "9" * 400
     for path, method, body, field in (
         (ASK, "POST", f'{{"customerId":{huge},"restaurantId":10,"partySize":4,"slotTime":"{slot()}"}}', "customerId"),
@@ -76,7 +76,7 @@ async def test_a_number_too_large_is_refused_wherever_it_stands(anna: httpx.Asyn
         assert answer.json()["errors"][0]["field"] == field
 
 
-async def test_a_body_is_bounded_also_when_its_length_is_not_announced(anna: httpx.AsyncClient) -> None:
+async def test_a_body_without_content_length_is_limited_too(anna: httpx.AsyncClient) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b" " * 1000
@@ -85,7 +85,7 @@ async def test_a_body_is_bounded_also_when_its_length_is_not_announced(anna: htt
     assert answer.status_code == 413
 
 
-async def test_what_is_not_declared_as_json_is_not_read_as_json(anna: httpx.AsyncClient) -> None:
+async def test_another_content_type_than_json_is_refused(anna: httpx.AsyncClient) -> None:
     body = b'{"customerId":5}'
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx", "application/xml", ""):
         answer = await anna.post(ASK, content=body, headers={"Content-Type": kind})
@@ -94,7 +94,7 @@ async def test_what_is_not_declared_as_json_is_not_read_as_json(anna: httpx.Asyn
     assert packed.status_code == 400
 
 
-async def test_lists_have_a_maximum_and_cursors_are_ours(anna: httpx.AsyncClient, giulia: httpx.AsyncClient) -> None:
+async def test_invalid_limits_and_cursors_are_refused(anna: httpx.AsyncClient, giulia: httpx.AsyncClient) -> None:
     for client, path in (
         (anna, "/customer/reservation"),
         (giulia, "/restaurant/reservation"),
@@ -113,7 +113,7 @@ async def test_lists_have_a_maximum_and_cursors_are_ours(anna: httpx.AsyncClient
             assert answer.json()["errors"][0]["field"] in params
 
 
-async def test_the_staffs_list_is_by_day_and_status_and_goes_on_where_it_stopped(person: Person) -> None:
+async def test_the_staffs_list_is_paged_and_filtered_by_day_and_status(person: Person) -> None:
     anna, luis, giulia = person("CUSTOMER", 5), person("CUSTOMER", 6), person("RESTAURANT_USER", 50)
     at_eight = (await ask(anna))["id"]
     also_at_eight = (await ask(luis, customerId=6))["id"]
@@ -137,7 +137,7 @@ async def test_the_staffs_list_is_by_day_and_status_and_goes_on_where_it_stopped
     assert own.json()["nextCursor"]
 
 
-async def test_who_asks_too_often_waits_and_nobody_else_does(database: Database) -> None:
+async def test_the_rate_limit_is_per_user(database: Database) -> None:
     settings = settings_for(database, rate_limit_per_second=1, rate_limit_burst=5)
     async with running(settings) as api, httpx.AsyncClient(base_url=api) as http:
 
@@ -153,7 +153,7 @@ async def test_who_asks_too_often_waits_and_nobody_else_does(database: Database)
         assert (await look(6)).status_code == 200
 
 
-async def test_unknown_paths_and_methods_are_problems_too(anna: httpx.AsyncClient) -> None:
+async def test_unknown_paths_and_methods_return_problems(anna: httpx.AsyncClient) -> None:
     for method, path, status in (
         ("GET", "/nowhere", 404),
         ("DELETE", "/me/preferences", 405),
@@ -168,21 +168,19 @@ async def test_unknown_paths_and_methods_are_problems_too(anna: httpx.AsyncClien
 
 
 @pytest.mark.timeout(60)
-async def test_a_database_that_is_away_is_503_and_comes_back_by_itself(
-    servers: Servers, anna: httpx.AsyncClient
-) -> None:
+async def test_a_stopped_database_is_503_and_the_service_recovers(servers: Servers, anna: httpx.AsyncClient) -> None:
     assert (await anna.get("/customer/reservation")).status_code == 200
     await servers.postgres("stop")
     try:
-        away = await anna.get("/customer/reservation")
+        stopped = await anna.get("/customer/reservation")
     finally:
         await servers.postgres("start")
-    assert (away.status_code, away.headers["Retry-After"]) == (503, "1")
-    assert away.headers["content-type"] == "application/problem+json"
+    assert (stopped.status_code, stopped.headers["Retry-After"]) == (503, "1")
+    assert stopped.headers["content-type"] == "application/problem+json"
     assert (await anna.get("/customer/reservation")).status_code == 200
 
 
-async def test_requests_are_counted_by_template_and_status(person: Person, api: str) -> None:
+async def test_requests_are_counted_by_route_template_and_status(person: Person, api: str) -> None:
     await ask(person("CUSTOMER", 5))
     await person("CUSTOMER", 5).get("/customer/reservation/4711")
     async with httpx.AsyncClient(base_url=api) as http:
@@ -193,11 +191,11 @@ async def test_requests_are_counted_by_template_and_status(person: Person, api: 
     assert "/4711" not in metrics
 
 
-async def test_a_method_that_nobody_knows_is_no_label(person: Person, api: str) -> None:
+async def test_an_unknown_method_is_not_a_label_value(person: Person, api: str) -> None:
     anna = person("CUSTOMER", 5)
     for method in ("PROPFIND", "PURGE", "M-SEARCH"):
         assert (await anna.request(method, "/customer/reservation")).status_code == 405
-    # uvicorn's parser refuses what is no method at all before anybody sees it.
+    # uvicorn's parser refuses methods that HTTP does not define.
     assert (await anna.request("BREW", "/customer/reservation")).status_code == 400
     metrics = (await anna.get("/metrics")).text
     assert not [method for method in ("PROPFIND", "PURGE", "M-SEARCH", "BREW") if method in metrics]

@@ -1,4 +1,4 @@
-"""The answer to a request that would pass a limit: which limit it is, and when to try again."""
+"""The problem for a request that exceeds a limit: which limit, and when to retry."""
 
 from reservation_api import store
 from reservation_api.domain.limits import Limits, reason
@@ -7,7 +7,7 @@ from reservation_api.problem import FieldError, Problem, ProblemType
 
 
 def limit_problem(row: store.Row, limits: Limits, field: str) -> Problem:
-    """From a row with `reached` and `retry_seconds`; `field` is what holds the time."""
+    """`row` has `reached` and `retry_seconds`; `field` is the request's field with the time."""
     LIMITS_REACHED.labels(row["reached"]).inc()
     detail = reason(row["reached"], limits)
     if row["reached"] == "table_gap":

@@ -1,4 +1,4 @@
-"""Headers that protect what is answered: JSON is neither kept nor guessed at, no page is shown inside another."""
+"""Security headers on every response: no caching, no content sniffing, no framing."""
 
 import base64
 import hashlib
@@ -8,13 +8,13 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 INLINE_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
-NOTHING = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-# The documentation's own files, which are the same for everybody.
+DENY_ALL = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+# Public files of the documentation: these may be cached.
 STATIC = "/static-offline-docs/"
 
 
-class Protected:
-    """ASGI middleware, the outermost one: every answer passes it."""
+class SecurityHeaders:
+    """The outermost ASGI middleware: sets the headers of every response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -24,25 +24,25 @@ class Protected:
             await self._app(scope, receive, send)
             return
 
-        async def protected_send(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["X-Frame-Options"] = "DENY"
                 headers["Referrer-Policy"] = "no-referrer"
-                headers.setdefault("Content-Security-Policy", NOTHING)
+                headers.setdefault("Content-Security-Policy", DENY_ALL)
                 if not scope["path"].startswith(STATIC):
                     headers["Cache-Control"] = "no-store"
             await send(message)
 
-        await self._app(scope, receive, protected_send)
+        await self._app(scope, receive, send_with_headers)
 
 
 def page_policy(page: bytes) -> str:
-    """For the page of the documentation: its own files and its inline scripts, each by its hash, and nothing else."""
+    """The policy of /docs: files of this host, and the page's inline scripts by hash."""
     hashes = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in INLINE_SCRIPT.findall(page)]
-    scripts = " ".join(f"'sha256-{one}'" for one in hashes)
-    # Swagger UI sets styles on its elements and shows images that it holds itself.
+    scripts = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    # Swagger UI needs inline styles and data: images.
     return (
         f"default-src 'none'; script-src 'self' {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
         " connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
