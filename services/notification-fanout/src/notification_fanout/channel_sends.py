@@ -8,20 +8,22 @@ from notification_fanout.channels import DeliveryContext, Recipient, Send, plan
 from notification_fanout.expiry import is_urgent, not_after
 from notification_fanout.language import language_of
 from notification_fanout.notifications import EventNotification, Row
-from notification_fanout.render import NotificationRenderer
+from notification_fanout.render import NotificationRenderer, Text
 
 
 class RendererCache:
     """The renderers of a batch: recipients of the same event in the same language share one."""
 
     def __init__(self) -> None:
-        self._renderers: dict[tuple[int, str], NotificationRenderer] = {}
+        self._renderers: dict[tuple[int, str, Text], NotificationRenderer] = {}
 
     def renderer(self, event: EventNotification, row: Row) -> NotificationRenderer:
-        language = language_of(row["locale"])
-        key = event.id, language.code
+        """The renderer takes title and body from the notification, where the listener stored them."""
+        language, text = language_of(row["locale"]), Text(row["title"], row["body"])
+        # The text is part of the key: a recipient may have changed their locale since it was stored.
+        key = event.id, language.code, text
         if key not in self._renderers:
-            self._renderers[key] = NotificationRenderer(event.event_type, event.audience, language, event.data)
+            self._renderers[key] = NotificationRenderer(event.event_type, event.audience, language, event.data, text)
         return self._renderers[key]
 
 

@@ -98,6 +98,8 @@ class EventListener:
 
     def _row(self, position: int, incoming: ReservationEvent) -> dict[str, Any]:
         event, data = incoming.event, incoming.data
+        # All languages: append_notifications itself finds the recipients and their locales. Rendering only those in
+        # use would take another query per batch.
         texts = {
             code: NotificationRenderer(event.event_type, self._audience, language, data).text
             for code, language in languages().items()

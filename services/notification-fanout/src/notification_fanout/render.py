@@ -30,7 +30,7 @@ Escape: TypeAlias = Callable[[str], str]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Title and body, as the inbox and the live frame show them."""
+    """Title and body: stored in the notification, shown by inbox and live frame, and sent by e-mail and push."""
 
     title: str
     body: str
@@ -39,14 +39,22 @@ class Text:
 class NotificationRenderer:
     """Renders one event for one audience in one language. Its recipients share the rendered parts."""
 
-    def __init__(self, event_type: EventType, audience: Audience, language: Language, data: ReservationData) -> None:
+    def __init__(
+        self,
+        event_type: EventType,
+        audience: Audience,
+        language: Language,
+        data: ReservationData,
+        text: Text | None = None,
+    ) -> None:
+        """`text` is the stored title and body of the notification; they are rendered if it is omitted."""
         self._event_type = event_type
         self._template: Template = language.templates[event_type, audience]
         self._audience = audience
         self._language = language
         self._data = data
         self._fields = Fields(language, data)
-        self.text = Text(self._fill(self._template.title), self._fill(self._template.body))
+        self.text = text or Text(self._fill(self._template.title), self._fill(self._template.body))
 
     def message(self, channel: Channel, name: str, ids: Mapping[str, str]) -> Message:
         """`name` is the recipient's name; `ids` let an app open the right page."""
@@ -114,6 +122,7 @@ class NotificationRenderer:
 
     @cached_property
     def _slack(self) -> str:
+        # Not made from self.text: only the names are escaped, and the text no longer shows where they are.
         return f"*{self._fill(self._template.title, slack)}*\n{self._fill(self._template.body, slack)}"
 
 

@@ -108,6 +108,20 @@ async def test_a_skipped_channel_has_a_row_with_the_reason(harness: Harness) -> 
         assert (row["is_sent"], row["outcome"], row["last_error"]) == (None, None, None)
 
 
+async def test_email_and_push_use_the_stored_title_and_body(harness: Harness) -> None:
+    await listen(harness, requested(1))
+    await harness.pool.execute(
+        "UPDATE notification SET title = 'Stored title', body = 'Stored body' WHERE user_id = 50"
+    )
+    async with expander(harness) as expanding:
+        await expanding.run_once()
+    changed, unchanged = await sends(harness, 50), await sends(harness, 51)
+    assert changed["EMAIL"]["message"]["subject"] == changed["PUSH"]["message"]["title"] == "Stored title"
+    assert changed["PUSH"]["message"]["body"] == "Stored body"
+    assert "Stored body" in changed["EMAIL"]["message"]["text"]
+    assert unchanged["EMAIL"]["message"]["subject"] == "Nuova prenotazione ricevuta"
+
+
 async def test_sms_and_push_wait_for_the_end_of_the_quiet_hours(harness: Harness) -> None:
     now = datetime.now(UTC)
     await prefer(harness, 50, **around(now))
