@@ -34,26 +34,26 @@ from tablebell.web import health_app, serve
 
 SERVICE = "notification-fanout"
 PARTITION_NAMESPACE = 43
-# The same few statements, over partitioned tables: planning one costs as much as running it for a small batch. Each
-# finds its few rows by an index, however short the tables were when it was planned.
-PLANNED_ONCE = CLAIM_PLANNER_SETTINGS | {"plan_cache_mode": "force_generic_plan"}
+# Planning a statement over partitioned tables costs as much as running it for a small batch, so plans are generic. The
+# other settings keep a plan on the indexes even if the tables were short when it was made.
+PLANNER_SETTINGS = CLAIM_PLANNER_SETTINGS | {"plan_cache_mode": "force_generic_plan"}
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
     async with (
-        open_pool(settings.database_url, SERVICE, settings.database_pool_size, PLANNED_ONCE) as pool,
+        open_pool(settings.database_url, SERVICE, settings.database_pool_size, PLANNER_SETTINGS) as pool,
         open_broker(settings.amqp_url, SERVICE) as consuming,
         open_broker(settings.amqp_url, SERVICE, for_publishing=True) as publishing,
         open_wakeup_sender(pool) as wakeup_sender,
-        contextlib.aclosing(FramePublisher(publishing)) as live,
+        contextlib.aclosing(FramePublisher(publishing)) as frame_publisher,
         asyncio.TaskGroup() as tasks,
     ):
         wakeup_listener = wakeups.WakeupListener(settings.database_url, SERVICE)
         announced = wakeup_listener.subscribe(Level.NOTIFICATION)
-        partitions = Partitions(settings.database_url, SERVICE, PARTITION_NAMESPACE, nothing_to_free, announced)
+        partitions = Partitions(settings.database_url, SERVICE, PARTITION_NAMESPACE, on_acquired, announced)
         expander = Expander(
             pool,
-            live,
+            frame_publisher,
             wakeup_sender,
             partitions,
             batch_size=settings.batch_size,
@@ -64,17 +64,17 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
 
         def announce() -> None:
             announced.now()
-            if len(partitions.owned) < PARTITIONS:  # others expand too
+            if len(partitions.owned) < PARTITIONS:  # other replicas expand too
                 wakeup_sender.announce(Level.NOTIFICATION)
 
         purge = Purge(pool, retention=timedelta(days=settings.retention_days))
-        backlog = FrameBacklog(pool, live)
+        backlog = FrameBacklog(pool, frame_publisher)
         consumers = [
             Consumer(
                 consuming,
                 EVENT_QUEUES[audience],
                 DEAD_QUEUE,
-                EventListener(audience, pool, live, announce).handle,
+                EventListener(audience, pool, frame_publisher, announce).handle,
                 declare_events,
                 batch_size=settings.listener_batch_size,
                 linger_seconds=settings.listener_linger_seconds,
@@ -101,7 +101,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             keep_running("expander", expander.run_once, announced, settings.notification_poll_seconds, stop),
             name="expander",
         )
-        tasks.create_task(keep_running("frames", backlog.run_once, Wakeup(), backlog.patience, stop), name="frames")
+        tasks.create_task(keep_running("frames", backlog.run_once, Wakeup(), backlog.poll_seconds, stop), name="frames")
         tasks.create_task(keep_purging("purge", purge.run_once, settings.purge_poll_seconds, stop), name="purge")
         health = Health(
             stop,
@@ -116,8 +116,8 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
 
 
-async def nothing_to_free(_connection: Connection, _partitions: Sequence[int]) -> None:
-    """An expander holds what it works on by a transaction: when it dies, nothing is left leased."""
+async def on_acquired(_connection: Connection, _partitions: Sequence[int]) -> None:
+    """Nothing to release: an expander leases rows only within a transaction, so a crash leaves no lease."""
 
 
 def main() -> int:

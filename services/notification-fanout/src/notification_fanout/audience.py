@@ -1,4 +1,4 @@
-"""Who is told of what: the matrix of the contract, and what of an event each audience may see. Pure."""
+"""Which audience is notified of which event, by which channels, and which fields it may see. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,8 +21,11 @@ AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
     EventType.NOTIFICATION_READ: (),
 }
 
-# A reservation has moved on: a question that staff were asked about an earlier version is settled.
-MOVING = frozenset(
+# Events that ask staff for a decision.
+DECISION_REQUESTS = (EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED)
+
+# Events that create a new version of the reservation and so resolve decision requests of earlier versions.
+RESOLVING = frozenset(
     {
         EventType.RESERVATION_ACCEPTED,
         EventType.RESERVATION_REJECTED,
@@ -31,50 +34,52 @@ MOVING = frozenset(
         EventType.RESERVATION_CANCELLED,
     }
 )
-QUESTIONS = (EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED)
 
-# Planned long before they are told: their version says nothing about their place in the story.
-PLANNED = frozenset({EventType.RESERVATION_REMINDER_DUE, EventType.RESERVATION_VISIT_ENDED})
+# Written long before they are due: their version does not give their position in the reservation's history.
+SCHEDULED = frozenset({EventType.RESERVATION_REMINDER_DUE, EventType.RESERVATION_VISIT_ENDED})
 
-_ONLY: Mapping[EventType, frozenset[Channel]] = {
+_LIMITED_CHANNELS: Mapping[EventType, frozenset[Channel]] = {
     EventType.RESERVATION_VISIT_ENDED: frozenset({Channel.EMAIL, Channel.WEBSOCKET}),
 }
 _EVERY_CHANNEL = frozenset(Channel)
 
 
-# The fields of an event's data that everybody who is told may see. A field that is not named is shown to nobody.
-_SEEN_BY_ALL = (
+# The fields of an event's data that every audience may see. A field that is not listed is never shown.
+_VISIBLE_TO_ALL = (
     *("reservationId", "customerId", "customerName", "restaurantId", "restaurantName", "agencyId", "partySize"),
     *("slotTime", "timezone", "status", "proposedTime", "previousSlotTime", "previousPartySize", "action", "reminder"),
 )
-# The note may hold what only the guest and the restaurant need to know, such as an illness. The actor may be a member
-# of staff, whose name is the restaurant's affair.
-_SEEN: Mapping[Audience, tuple[str, ...]] = {
-    RESTAURANT: (*_SEEN_BY_ALL, "note", "actor"),
-    CUSTOMER: (*_SEEN_BY_ALL, "note"),
-    ADMIN: (*_SEEN_BY_ALL, "actor"),
-    AGENCY: _SEEN_BY_ALL,
+# The note may contain health data, which only the guest and the restaurant need. The actor may be a member of staff,
+# whose name is internal to the restaurant.
+_VISIBLE: Mapping[Audience, tuple[str, ...]] = {
+    RESTAURANT: (*_VISIBLE_TO_ALL, "note", "actor"),
+    CUSTOMER: (*_VISIBLE_TO_ALL, "note"),
+    ADMIN: (*_VISIBLE_TO_ALL, "actor"),
+    AGENCY: _VISIBLE_TO_ALL,
 }
 
 
 def properties_for(audience: Audience, data: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an event's data this audience may see: in the inbox, in live frames and in what is stored for it."""
-    return {field: data[field] for field in _SEEN[audience] if field in data}
+    """The fields of an event's data that this audience may see, in the inbox, in live frames and in storage."""
+    return {field: data[field] for field in _VISIBLE[audience] if field in data}
 
 
-def reads_note(audience: Audience) -> bool:
-    return "note" in _SEEN[audience]
+def sees_note(audience: Audience) -> bool:
+    return "note" in _VISIBLE[audience]
 
 
-def is_told(event_type: EventType, audience: Audience) -> bool:
+def is_notified(event_type: EventType, audience: Audience) -> bool:
     return audience in AUDIENCES[event_type]
 
 
-def is_news(event_type: EventType, audience: Audience) -> bool:
-    """Whether this audience is told of a new version of the reservation by it."""
-    return is_told(event_type, audience) and event_type not in PLANNED
+def supersedes_earlier(event_type: EventType, audience: Audience) -> bool:
+    """Whether this event replaces the audience's notifications of earlier versions.
+
+    A scheduled event does not: the acceptance of the same version did already.
+    """
+    return is_notified(event_type, audience) and event_type not in SCHEDULED
 
 
 def channels_for(event_type: EventType) -> frozenset[Channel]:
-    """By which channels an event may be told at all."""
-    return _ONLY.get(event_type, _EVERY_CHANNEL)
+    """The channels that an event may use at all."""
+    return _LIMITED_CHANNELS.get(event_type, _EVERY_CHANNEL)

@@ -1,10 +1,9 @@
-"""What a listener's queue never brought, because somebody deleted it: read from the outbox instead.
+"""Recovers the events that a listener missed while its queue was deleted, by reading them from the event outbox.
 
-An event that is published while one of the four queues is missing is confirmed, since the others have it; nobody is
-told that one listener never hears of it. So a listener that finds its queue missing, or whose consumer was cancelled by
-the broker, puts that on record before it declares the queue again. Before it consumes, it handles every event that was
-published, or is being published, and that it has not processed. What is in the queue as well is known by then and
-skipped. The record is deleted at the end, so a listener that is killed in between starts again.
+RabbitMQ confirms an event when any of the four queues has it, so the relay does not notice a missing queue. A listener
+whose queue is missing, or whose consumer the broker cancelled, stores a catch-up request before it declares the queue.
+Before it consumes, it handles every event that is PUBLISHED or PROCESSING and that it has not processed. Events that
+are in the queue as well are skipped as duplicates. The request is deleted at the end, so a killed listener starts over.
 """
 
 import time
@@ -24,8 +23,8 @@ from tablebell.rabbit import ReceivedMessage
 
 log = structlog.get_logger(__name__)
 
-REACH = timedelta(days=1)
-"""Much shorter than the retention of processed_event: what was processed must still be known."""
+LOOKBACK = timedelta(days=1)
+"""Much shorter than the retention of processed_event, which identifies the events already processed."""
 
 
 class CatchUp:
@@ -43,22 +42,22 @@ class CatchUp:
             requested_at = await store.find_catch_up(connection, self._listener)
         if requested_at is None:
             return
-        found, after = 0, 0
-        while rows := await self._next(after):
-            yield [_delivery(row) for row in rows]
-            found, after = found + len(rows), rows[-1]["id"]
+        count, after_id = 0, 0
+        while rows := await self._next(after_id):
+            yield [_message(row) for row in rows]
+            count, after_id = count + len(rows), rows[-1]["id"]
             CAUGHT_UP.labels(self._listener).inc(len(rows))
         async with self._pool.acquire() as connection:
             await store.finish_catch_up(connection, self._listener, requested_at)
-        log.warning("listener_caught_up", listener=self._listener, events=found)
+        log.warning("listener_caught_up", listener=self._listener, events=count)
 
-    async def _next(self, after: int) -> list[asyncpg.Record]:
+    async def _next(self, after_id: int) -> list[asyncpg.Record]:
         async with self._pool.acquire() as connection:
-            return await store.list_unprocessed_events(connection, self._listener, REACH, after, self._batch_size)
+            return await store.list_unprocessed_events(connection, self._listener, LOOKBACK, after_id, self._batch_size)
 
 
-def _delivery(row: asyncpg.Record) -> ReceivedMessage:
-    """The message that the relay makes of the row, as far as a listener reads it."""
+def _message(row: asyncpg.Record) -> ReceivedMessage:
+    """The message that the relay publishes for this row, as far as a listener uses it."""
     correlation = Correlation.from_headers(row["headers"] if isinstance(row["headers"], dict) else {})
     body = encode_event(
         event_id=row["event_id"],

@@ -1,7 +1,6 @@
-"""By which channels a person is told, when, and if not, why not. Pure.
+"""Plans the channels of a notification for one recipient. Pure.
 
-Every channel that a person has by default gets an answer, so that "why did nobody tell me?" is a query: the address and
-the time from which it may be sent, or the reason why it is not.
+Every durable channel of the recipient gets a Send or a Skip, so that each missing message has a stored reason.
 """
 
 from collections.abc import Mapping
@@ -11,8 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS, Channel, UserType
 
-# Slack is one channel for all: the webhook behind it is a setting of the dispatcher.
-SLACK_RECIPIENT = "#ops"
+# Slack has one address for everyone: the webhook is a setting of the dispatcher.
+SLACK_ADDRESS = "#ops"
+# Channels that observe quiet hours.
 DISTURBING = frozenset({Channel.SMS, Channel.PUSH})
 CLOCK_TICK = timedelta(seconds=1)
 ADDRESS_NAMES = {Channel.EMAIL: "e-mail address", Channel.SMS: "telephone number", Channel.PUSH: "device"}
@@ -25,8 +25,8 @@ class UndeliverableAddress:
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """A person as far as being told is concerned."""
+class Recipient:
+    """A person's addresses and preferences."""
 
     user_type: UserType
     timezone: str
@@ -40,7 +40,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryContext:
-    """What is to be told, as far as the choice of channels depends on it."""
+    """The properties of an event that the choice of channels depends on."""
 
     event_type: str
     allowed: frozenset[Channel]
@@ -52,73 +52,73 @@ class DeliveryContext:
 @dataclass(frozen=True, slots=True)
 class Send:
     channel: Channel
-    recipient: str
+    address: str
     not_before: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
     channel: Channel
-    recipient: str | None
+    address: str | None
     reason: str
 
 
-def plan(reader: Reader, occasion: DeliveryContext) -> list[Send | Skip]:
-    """One answer for each durable channel that this person has, or asked for."""
+def plan(recipient: Recipient, context: DeliveryContext) -> list[Send | Skip]:
+    """One decision for each durable channel that the recipient has by default or by preference."""
     return [
-        _answer(reader, occasion, channel)
+        _decide(recipient, context, channel)
         for channel in DURABLE_CHANNELS
-        if channel in occasion.allowed and _is_theirs(reader, occasion.event_type, channel)
+        if channel in context.allowed and _has_channel(recipient, context.event_type, channel)
     ]
 
 
-def wants_live(reader: Reader, event_type: str) -> bool:
-    return _wish(reader, event_type, Channel.WEBSOCKET) is not False
+def wants_live(recipient: Recipient, event_type: str) -> bool:
+    return _preference(recipient, event_type, Channel.WEBSOCKET) is not False
 
 
-def _is_theirs(reader: Reader, event_type: str, channel: Channel) -> bool:
-    if channel in DEFAULT_CHANNELS[reader.user_type]:
+def _has_channel(recipient: Recipient, event_type: str, channel: Channel) -> bool:
+    if channel in DEFAULT_CHANNELS[recipient.user_type]:
         return True
-    # Whoever has no Slack by default must not write into it.
-    return channel is not Channel.SLACK and _wish(reader, event_type, channel) is True
+    # Slack is internal: no preference adds it.
+    return channel is not Channel.SLACK and _preference(recipient, event_type, channel) is True
 
 
-def _wish(reader: Reader, event_type: str, channel: Channel) -> bool | None:
-    """What the person decided for this event or else for the channel; None where they left it to us."""
-    for wishes in (reader.event_types.get(event_type), reader.channels):
-        if wishes is not None and isinstance(wish := wishes.get(channel), bool):
-            return wish
+def _preference(recipient: Recipient, event_type: str, channel: Channel) -> bool | None:
+    """The preference for this event type, or else for the channel; None without one."""
+    for preferences in (recipient.event_types.get(event_type), recipient.channels):
+        if preferences is not None and isinstance(preference := preferences.get(channel), bool):
+            return preference
     return None
 
 
-def _answer(reader: Reader, occasion: DeliveryContext, channel: Channel) -> Send | Skip:
-    address = SLACK_RECIPIENT if channel is Channel.SLACK else reader.addresses.get(channel) or None
-    if _wish(reader, occasion.event_type, channel) is False:
-        return Skip(channel, address, f"{channel} is switched off for {occasion.event_type} in the preferences")
+def _decide(recipient: Recipient, context: DeliveryContext, channel: Channel) -> Send | Skip:
+    address = SLACK_ADDRESS if channel is Channel.SLACK else recipient.addresses.get(channel) or None
+    if _preference(recipient, context.event_type, channel) is False:
+        return Skip(channel, address, f"{channel} is switched off for {context.event_type} in the preferences")
     if address is None:
         return Skip(channel, None, f"no {ADDRESS_NAMES[channel]}")
-    known = reader.undeliverable.get(channel)
-    if known is not None and known.address == address:
-        return Skip(channel, address, f"the address is undeliverable: {known.reason}")
-    not_before = _not_before(reader, occasion) if channel in DISTURBING else occasion.now
-    if not_before >= occasion.not_after:
-        why = "quiet hours last too long" if not_before > occasion.now else "too late"
-        return Skip(channel, address, f"{why}: of no use after {occasion.not_after.astimezone(UTC):%Y-%m-%d %H:%M} UTC")
+    undeliverable = recipient.undeliverable.get(channel)
+    if undeliverable is not None and undeliverable.address == address:
+        return Skip(channel, address, f"the address is undeliverable: {undeliverable.reason}")
+    not_before = _not_before(recipient, context) if channel in DISTURBING else context.now
+    if not_before >= context.not_after:
+        why = "quiet hours last too long" if not_before > context.now else "too late"
+        return Skip(channel, address, f"{why}: of no use after {context.not_after.astimezone(UTC):%Y-%m-%d %H:%M} UTC")
     return Send(channel, address, not_before)
 
 
-def _not_before(reader: Reader, occasion: DeliveryContext) -> datetime:
-    if occasion.urgent or reader.quiet_from is None or reader.quiet_until is None:
-        return occasion.now
-    return quiet_end(occasion.now, reader.quiet_from, reader.quiet_until, _zone(reader.timezone)) or occasion.now
+def _not_before(recipient: Recipient, context: DeliveryContext) -> datetime:
+    if context.urgent or recipient.quiet_from is None or recipient.quiet_until is None:
+        return context.now
+    zone = _zone(recipient.timezone)
+    return quiet_end(context.now, recipient.quiet_from, recipient.quiet_until, zone) or context.now
 
 
 def quiet_end(now: datetime, quiet_from: time, quiet_until: time, zone: tzinfo) -> datetime | None:
-    """When the quiet hours that last now are over; None when it is not quiet. They may span midnight.
+    """The end of the current quiet hours, which may span midnight; None outside quiet hours.
 
-    The end is the next moment at which the clock in `zone` shows `quiet_until`. When the clocks are put back, the clock
-    may show it twice: the first one that lies in the future counts. When they are put forward past it, the quiet hours
-    end at the change.
+    The end is the next instant at which the clock in `zone` shows `quiet_until`. If a clock change repeats that time,
+    the first future instant counts. If a clock change skips it, the quiet hours end at the change.
     """
 
     def is_quiet(clock: time) -> bool:
@@ -129,19 +129,19 @@ def quiet_end(now: datetime, quiet_from: time, quiet_until: time, zone: tzinfo) 
     local = now.astimezone(zone)
     if not is_quiet(local.time()):
         return None
-    # A change of the clocks at midnight may repeat a part of the day before, or leave out a whole day.
+    # A clock change may repeat a part of the day before, or skip a whole day.
     walls = [datetime.combine(local.date() + timedelta(days=days), quiet_until) for days in range(-1, 3)]
-    ends = [_moment(wall.replace(fold=fold), zone) for wall in walls for fold in (0, 1)]
+    ends = [_instant(wall.replace(fold=fold), zone) for wall in walls for fold in (0, 1)]
     end = min(end for end in ends if end > now and not is_quiet(end.astimezone(zone).time()))
     return end.astimezone(now.tzinfo)
 
 
-def _moment(wall: datetime, zone: tzinfo) -> datetime:
-    """The moment at which the clock in `zone` shows `wall`, or the change of the clocks that leaves it out."""
-    moment = wall.replace(tzinfo=zone).astimezone(UTC)
-    if moment.astimezone(zone).replace(tzinfo=None) == wall:
-        return moment
-    # By the offset after the change (fold=1) the moment lies before the change, by the offset before it (fold=0) after.
+def _instant(wall: datetime, zone: tzinfo) -> datetime:
+    """The instant at which the clock in `zone` shows `wall`, or the clock change that skips it."""
+    instant = wall.replace(tzinfo=zone).astimezone(UTC)
+    if instant.astimezone(zone).replace(tzinfo=None) == wall:
+        return instant
+    # Bisect: fold=1 uses the offset after the change and lies before it, fold=0 lies after it.
     before, after = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
     offset = after.astimezone(zone).utcoffset()
     while after - before > CLOCK_TICK:

@@ -1,7 +1,7 @@
-"""What people typed, made harmless for the place it goes to. Pure.
+"""Sanitizes user input and escapes it for SMS and Slack. Pure.
 
-`plain` comes first everywhere: one line, nothing invisible, nothing that a mail program, a telephone or a chat would
-turn into a link by itself. What has a syntax of its own (HTML, Slack) is escaped on top of that, at that place.
+`plain` always comes first: it returns one line without invisible characters, and without anything that a client would
+turn into a link. HTML and Slack need their own escaping as well.
 """
 
 import re
@@ -9,39 +9,40 @@ import unicodedata
 from functools import lru_cache
 
 INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-# A dot or an "at" before a word makes a domain or an address of it, and a colon behind letters a scheme.
+# Clients turn "a.b" into a domain, "@b" into an address and "a:b" into a URL with a scheme.
 LINKING = re.compile(r"[.。](?=\w)|@(?=\S)|(?<=[A-Za-z]):(?=\S)")
 SLACK_MARKUP = re.compile(r"[*_~`:|]")
 
+# The GSM 7-bit default alphabet.
 SEPTETS = frozenset(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿"
     "abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-# These look alike enough. Brackets and the like are in GSM's extension table, where each would count twice.
+# Replacements that look similar. Brackets and the like are in the GSM extension table, where each counts twice.
 LOOKALIKES = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014\u2026`[]{}\\^~|€", "''\"\"--.'()()/'-/E")
 
 
-@lru_cache(maxsize=4096)  # the same few names are told to many people in several languages
-def plain(text: str, longest: int) -> str:
-    """One visible line of at most `longest` characters, in which nothing is a link."""
+@lru_cache(maxsize=4096)  # many notifications contain the same names
+def plain(text: str, length: int) -> str:
+    """Return one visible line of at most `length` characters without links."""
     normal = unicodedata.normalize("NFKC", text)
     visible = "".join(" " if unicodedata.category(character) in INVISIBLE else character for character in normal)
     spaced = LINKING.sub(lambda match: match.group() + " ", visible)
-    return cut(" ".join(spaced.split()), longest)
+    return truncate(" ".join(spaced.split()), length)
 
 
-def cut(text: str, longest: int) -> str:
-    return text if len(text) <= longest else text[: longest - 1].rstrip() + "…"
+def truncate(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
 
 
 def slack(text: str) -> str:
-    """For Slack's mrkdwn: no mention, no link, no emphasis, no emoji."""
+    """Escape for Slack's mrkdwn: no mention, link, emphasis or emoji remains."""
     bare = " ".join(SLACK_MARKUP.sub(" ", text).split())
     return bare.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def gsm(text: str) -> str:
-    """In the telephone's own alphabet as far as it goes: one foreign letter would halve what fits into a message."""
+    """Convert to the GSM 7-bit alphabet where possible: a single other character halves the length of an SMS."""
     return "".join(_septet(character) for character in text.translate(LOOKALIKES))
 
 
@@ -49,5 +50,5 @@ def _septet(character: str) -> str:
     if character in SEPTETS:
         return character
     base = "".join(part for part in unicodedata.normalize("NFKD", character) if not unicodedata.combining(part))
-    # A name in another script stays as it is: a row of question marks would tell nobody anything.
+    # Keep names in other scripts: question marks would be unreadable.
     return base if base and SEPTETS.issuperset(base) else character

@@ -1,13 +1,12 @@
-"""The expander: L1 becomes L2 and live frames.
+"""The expander: turns L1 rows into L2 rows and live frames.
 
-One transaction per batch: claim, lock, look up, write L2, emit the frames, complete L1, commit. A crash anywhere undoes
-all but the frames, which come again with the rest; so a dead expander leaves no lease to wait for.
-
-The frames are emitted before the commit, but the durable channels do not depend on them: frames that RabbitMQ does not
-take are stored in the same transaction (live.py). Expanding a row again changes nothing in L2.
-
-A row that cannot be expanded fails alone: after an error the batch is undone and done again row by row, each in a
-savepoint. A row that cannot be claimed, or whose failure cannot be recorded, is buried with the reason.
+Invariants:
+- One transaction per batch: claim, write L2, emit the frames, complete L1. A crash undoes everything except the frames,
+  which are emitted again. It leaves no lease behind.
+- The durable channels do not depend on RabbitMQ: frames that it does not confirm are stored in the transaction.
+- Expanding a row again changes nothing in L2.
+- A row that cannot be expanded fails alone: after an error the batch is repeated row by row, each in a savepoint. A row
+  that cannot be claimed, or whose failure cannot be recorded, is buried with the reason.
 """
 
 import asyncio
@@ -23,14 +22,10 @@ import asyncpg
 import structlog
 
 from notification_fanout import notifications, store
-from notification_fanout.audience import channels_for
-from notification_fanout.channels import DeliveryContext, Reader, Send, plan, wants_live
-from notification_fanout.expiry import is_urgent, not_after
+from notification_fanout.channel_sends import RendererCache, channel_sends
+from notification_fanout.channels import wants_live
 from notification_fanout.frame_publisher import FramePublisher
-from notification_fanout.language import language_of
 from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION
-from notification_fanout.notifications import EventNotification
-from notification_fanout.render import Wording
 from tablebell.frames import AddressedFrame, address, addressed
 from tablebell.outage import describe, raise_if_outage
 from tablebell.outbox import Batch, Failure, Level, OutboxQueue, bury_alone, claim_one_by_one
@@ -53,19 +48,19 @@ NO_PAUSE = timedelta(0)
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What a batch came to, before L1 is told."""
+    """The result of a batch, before L1 is completed."""
 
     frames: list[AddressedFrame]
     written: Written
     orphans: list[int]
-    """L1 rows whose notification or person is gone."""
+    """L1 rows whose notification or recipient no longer exists."""
 
 
 class Expander:
     def __init__(
         self,
         pool: Pool,
-        live: FramePublisher,
+        frame_publisher: FramePublisher,
         wakeup_sender: WakeupSender,
         partitions: Partitions,
         *,
@@ -75,8 +70,8 @@ class Expander:
         linger_seconds: float = 0.0,
     ) -> None:
         self._pool = pool
-        self._live = live
-        self._announcer = wakeup_sender
+        self._frame_publisher = frame_publisher
+        self._wakeup_sender = wakeup_sender
         self._partitions = partitions
         self._batch_size = batch_size
         self._lease = lease
@@ -85,10 +80,10 @@ class Expander:
         self._outbox = OutboxQueue(Level.NOTIFICATION)
 
     async def run_once(self) -> bool:
-        """One batch; True when there may be more at once.
+        """Expand one batch; return True if more rows may be due.
 
-        It lingers first: the four listeners hear of an event within milliseconds, and one batch for all that they
-        make of it costs a quarter of four.
+        The linger collects the rows of all four listeners, which receive an event within milliseconds of each other:
+        one batch costs a quarter of four.
         """
         if self._linger_seconds:
             await asyncio.sleep(self._linger_seconds)
@@ -98,14 +93,14 @@ class Expander:
     async def _run_once(self, partitions: Sequence[int]) -> bool:
         began = time.monotonic()
         try:
-            written, more = await self._expand_batch(partitions, self._outbox.claim, self._expand_and_settle)
+            written, more = await self._expand_batch(partitions, self._outbox.claim, self._expand_and_complete)
         except Exception as error:
             raise_if_outage(error)
             log.exception("expansion_failed")
             claim = partial(claim_one_by_one, self._outbox)
             written, more = await self._expand_batch(partitions, claim, self._expand_one_by_one)
         if any(row["outcome"] == "OPEN" for row in written):
-            self._announcer.announce(Level.CHANNEL_SEND)
+            self._wakeup_sender.announce(Level.CHANNEL_SEND)
         for row in written:
             CHANNEL_SENDS.labels(row["channel_type"], row["outcome"]).inc()
         if written:
@@ -123,26 +118,27 @@ class Expander:
         for row in rows:
             try:
                 async with connection.transaction():
-                    written += await self._expand_and_settle(connection, [row], token)
+                    written += await self._expand_and_complete(connection, [row], token)
             except Exception as error:
                 raise_if_outage(error)
                 log.exception("row_not_expanded", outbox_id=row["id"], notification_id=row["notification_id"])
                 await self._fail(connection, row, token, describe(error))
         return written
 
-    async def _expand_and_settle(self, connection: Connection, rows: Rows, token: UUID) -> Written:
+    async def _expand_and_complete(self, connection: Connection, rows: Rows, token: UUID) -> Written:
         with spanned("expand", {}):
             expansion = await self._expand(connection, rows)
-            await self._live.emit(connection, expansion.frames)
+            await self._frame_publisher.emit(connection, expansion.frames)
         done = [row["id"] for row in rows if row["id"] not in set(expansion.orphans)]
         await self._outbox.complete_if_leased(connection, done, token)
         EXPANDED.labels("PUBLISHED").inc(len(done))
         if expansion.orphans:
-            orphans = [
-                Failure(identity, "its notification or its person is gone", NO_PAUSE) for identity in expansion.orphans
+            failures = [
+                Failure(identity, "the notification or its recipient no longer exists", NO_PAUSE)
+                for identity in expansion.orphans
             ]
-            await self._outbox.bury_if_leased(connection, orphans, token)
-            EXPANDED.labels("DEAD").inc(len(orphans))
+            await self._outbox.bury_if_leased(connection, failures, token)
+            EXPANDED.labels("DEAD").inc(len(failures))
         return expansion.written
 
     async def _fail(self, connection: Connection, row: asyncpg.Record, token: UUID, error: str) -> None:
@@ -150,8 +146,8 @@ class Expander:
         try:
             async with connection.transaction():
                 statuses = await self._outbox.fail_if_leased(connection, [failure], token, self._retry.max_attempts)
-        except Exception as error_of_record:
-            raise_if_outage(error_of_record)
+        except Exception as recording_error:
+            raise_if_outage(recording_error)
             log.exception("failure_not_recorded", outbox_id=row["id"])
             buried = await bury_alone(self._outbox, connection, failure, token=token)
             statuses = {row["id"]: "DEAD"} if buried else {}
@@ -162,78 +158,20 @@ class Expander:
         ids = [row["notification_id"] for row in rows]
         user_types = [Audience(row["notification_type"]).user_type for row in rows]
         locked = await store.lock_events(connection, ids, user_types)
-        standings = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
-        events = {row["id"]: notifications.told(row, standings.get(row["id"])) for row in locked}
+        states = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
+        events = {row["id"]: notifications.event_notification(row, states.get(row["id"])) for row in locked}
         link(event.headers for event in events.values())
-        people = {row["id"]: row for row in await store.find_readers(connection, ids, user_types)}
+        found = {row["id"]: row for row in await store.find_recipients(connection, ids, user_types)}
 
-        wordings = Wordings()
+        renderers = RendererCache()
         frames: list[AddressedFrame] = []
         sends: list[dict[str, Any]] = []
-        for person in (people[identity] for identity in ids if identity in people):
-            event, reader = events[person["event_notification_id"]], notifications.reader(person)
-            sends += channel_sends(person, reader, event, wordings)
-            if wants_live(reader, event.event_type) and notifications.left_because(person, event) is None:
-                to = address(person["user_type"], person["user_id"])
-                frames.append(addressed(notifications.frame(person, event), [to]))
+        for row in (found[identity] for identity in ids if identity in found):
+            event, recipient = events[row["event_notification_id"]], notifications.recipient(row)
+            sends += channel_sends(row, recipient, event, renderers)
+            if wants_live(recipient, event.event_type) and notifications.access_lost_because(row, event) is None:
+                to = address(row["user_type"], row["user_id"])
+                frames.append(addressed(notifications.frame(row, event), [to]))
         written = await store.append_channel_sends(connection, sends) if sends else []
-        orphans = [row["id"] for row in rows if row["notification_id"] not in people]
+        orphans = [row["id"] for row in rows if row["notification_id"] not in found]
         return Expansion(frames, written, orphans)
-
-
-class Wordings:
-    """The words of a batch: who is told the same in the same language shares them."""
-
-    def __init__(self) -> None:
-        self._made: dict[tuple[int, str], Wording] = {}
-
-    def of(self, event: EventNotification, locale: str) -> Wording:
-        language = language_of(locale)
-        key = event.id, language.code
-        if key not in self._made:
-            self._made[key] = Wording(event.event_type, event.audience, language, event.data)
-        return self._made[key]
-
-
-def channel_sends(
-    person: asyncpg.Record, reader: Reader, event: EventNotification, wordings: Wordings
-) -> list[dict[str, Any]]:
-    """The L2 rows of one person: to be sent, skipped or withdrawn, each with its reason."""
-    data, withdrawn = event.data, event.withdrawn_because or notifications.left_because(person, event)
-    occasion = DeliveryContext(
-        event_type=event.event_type,
-        allowed=channels_for(event.event_type),
-        now=person["now"],
-        not_after=not_after(event.event_type, data, event.occurred_at),
-        urgent=is_urgent(event.event_type, data, event.occurred_at),
-    )
-    wording = wordings.of(event, person["locale"])
-    links = {
-        "notificationId": str(person["id"]),
-        "eventNotificationId": str(event.id),
-        "reservationId": str(event.reservation_id),
-        "eventType": str(event.event_type),
-    }
-    rows = []
-    for answer in plan(reader, occasion):
-        row: dict[str, Any] = {
-            "notification_id": person["id"],
-            "channel_type": answer.channel,
-            "user_type": person["user_type"],
-            "user_id": person["user_id"],
-            "restaurant_id": event.restaurant_id,
-            "reservation_id": event.reservation_id,
-            "aggregate_version": event.version,
-            "recipient": answer.recipient,
-            "message": wording.message(answer.channel, person["name"], links).model_dump(),
-            "headers": event.headers,
-            "not_after": occasion.not_after,
-        }
-        if isinstance(answer, Send) and withdrawn is None:
-            row["next_attempt_at"] = answer.not_before if answer.not_before > occasion.now else None
-        elif isinstance(answer, Send):
-            row |= {"is_sent": False, "outcome": "WITHDRAWN", "last_error": withdrawn}
-        else:
-            row |= {"is_sent": False, "outcome": "SKIPPED", "last_error": answer.reason}
-        rows.append(row)
-    return rows

@@ -1,10 +1,10 @@
-"""The live channel: frames to `notification.websocket`, confirmed.
+"""Publishes live frames to `notification.websocket` with confirms.
 
-Frames may come twice but are never lost. They are emitted before the commit of the transaction that makes them. If
-RabbitMQ does not take them, they are stored in that transaction (`live_frame`), and `frame_backlog.py` publishes them
+Frames may be repeated but are never lost. They are emitted before the commit of the transaction that creates them. If
+RabbitMQ does not confirm them, they are stored in that transaction (`live_frame`); `frame_backlog.py` publishes them
 later. So neither the listeners nor the durable channels ever wait for the live channel.
 
-As long as stored frames may be waiting, new ones are stored behind them: the order is kept.
+While stored frames may be pending, new frames are stored as well: this keeps the order.
 """
 
 import time
@@ -21,9 +21,9 @@ from tablebell.topology import LIVE_EXCHANGE, declare_live
 
 CONFIRM_SECONDS = 2.0
 COMMIT_SECONDS = 5.0
-"""A transaction that stored frames has ended by then."""
+"""An upper bound for the time from storing a frame to the commit."""
 
-# Transient: nobody looks at a frame that outlived a broker's restart.
+# Transient: frames are of no use after a restart of the broker.
 PROPERTIES = Basic.Properties(content_type="application/json", delivery_mode=1)
 
 
@@ -33,14 +33,14 @@ class FramePublisher:
         self._publisher = Publisher(broker, declare_live, confirm_seconds=CONFIRM_SECONDS)
         self._stored_at = 0.0
         self.is_behind = False
-        """Whether frames that this process stored may be waiting."""
+        """Whether frames stored by this process may be pending."""
 
     @property
     def is_available(self) -> bool:
         return self._broker.connected
 
     async def emit(self, connection: Connection, frames: Sequence[AddressedFrame]) -> None:
-        """One message, however many frames: RabbitMQ has it, or the transaction of `connection` stores it."""
+        """Publish the frames as one message, or store it in the transaction of `connection`."""
         if not frames:
             return
         message = encode_frames(frames)
@@ -52,15 +52,15 @@ class FramePublisher:
         FRAMES_STORED.inc(len(frames))
 
     async def publish(self, messages: Sequence[bytes]) -> int:
-        """How many of them, from the first on, RabbitMQ has taken."""
+        """Return how many messages, counted from the first, RabbitMQ confirmed."""
         outgoing = [OutgoingMessage(LIVE_EXCHANGE, "", message, PROPERTIES, mandatory=False) for message in messages]
-        for number, outcome in enumerate(await self._publisher.publish_all(outgoing)):
+        for index, outcome in enumerate(await self._publisher.publish_all(outgoing)):
             if not isinstance(outcome, Confirmed):
-                return number
+                return index
         return len(messages)
 
     def note_empty(self) -> None:
-        """No stored frame was found: new ones need not wait any more, unless one is being stored right now."""
+        """No stored frame was found: publish new frames directly, unless one may be stored but not yet committed."""
         if time.monotonic() - self._stored_at > COMMIT_SECONDS:
             self.is_behind = False
 

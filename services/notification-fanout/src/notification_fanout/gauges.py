@@ -1,4 +1,4 @@
-"""How L1 stands, for the metrics: asked for at a scrape and at no other time."""
+"""The gauges of L1, refreshed at each scrape."""
 
 from datetime import UTC, datetime
 

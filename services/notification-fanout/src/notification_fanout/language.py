@@ -1,7 +1,7 @@
-"""The four languages: their texts (`templates/<code>.toml`), dates and plurals. Pure.
+"""The four languages: templates (`templates/<code>.toml`), dates and plurals. Pure.
 
-Names of days and months, the clock and plural rules come from Babel (the Unicode CLDR). The pattern of a date belongs
-to a language's texts, because it has to fit into their sentences.
+Names of days and months and plural rules come from Babel (Unicode CLDR). Date patterns are part of the templates,
+because they have to fit into the sentences.
 """
 
 import tomllib
@@ -38,10 +38,10 @@ class Language:
     greeting: str
     footer: str
     party_forms: Mapping[str, str]
-    """By CLDR plural category; `other` is always there."""
+    """By CLDR plural category; `other` always exists."""
     when_pattern: str
     when_at_one_pattern: str
-    """For times from 1:00 to 1:59, where three of the languages have another preposition."""
+    """For times from 1:00 to 1:59: three of the languages use another preposition."""
     short_pattern: str
     labels: Mapping[str, str]
     templates: Mapping[tuple[EventType, Audience], Template]
@@ -51,7 +51,7 @@ class Language:
         return form.format(size=size)
 
     def when(self, instant: datetime, timezone: str) -> str:
-        """Friday 20 November 2026 at 8:30 pm, in the restaurant's time zone."""
+        """For example "Friday 20 November 2026 at 8:30 pm", in the restaurant's time zone."""
         local = instant.astimezone(ZoneInfo(timezone))
         return _format(self, self.when_at_one_pattern if local.hour == 1 else self.when_pattern, local)
 
@@ -60,7 +60,7 @@ class Language:
 
 
 def language_of(locale: str) -> Language:
-    """pt, pt_BR and PT-br are all Portuguese. A language without texts falls back to Italian."""
+    """pt, pt_BR and PT-br all select Portuguese. A language without templates falls back to Italian."""
     code = locale[:2].lower()
     return languages()[code if code in CODES else DEFAULT]
 
@@ -72,25 +72,25 @@ def languages() -> Mapping[str, Language]:
 
 def _load(code: str) -> Language:
     text = files("notification_fanout").joinpath("templates", f"{code}.toml").read_text(encoding="utf-8")
-    given: dict[str, Any] = tomllib.loads(text)
+    texts: dict[str, Any] = tomllib.loads(text)
     return Language(
         code=code,
-        locale=Locale.parse(given["locale"]),
-        greeting=given["greeting"],
-        footer=given["footer"],
-        party_forms=given["party"],
-        when_pattern=given["when"],
-        when_at_one_pattern=given.get("when_at_one", given["when"]),
-        short_pattern=given["short"],
-        labels=given["labels"],
+        locale=Locale.parse(texts["locale"]),
+        greeting=texts["greeting"],
+        footer=texts["footer"],
+        party_forms=texts["party"],
+        when_pattern=texts["when"],
+        when_at_one_pattern=texts.get("when_at_one", texts["when"]),
+        short_pattern=texts["short"],
+        labels=texts["labels"],
         templates={
-            (event_type, audience): Template(**given[event_type][audience])
+            (event_type, audience): Template(**texts[event_type][audience])
             for event_type, audiences in AUDIENCES.items()
             for audience in audiences
         },
     )
 
 
-@lru_cache(maxsize=4096)  # one batch mentions the same few times again and again
+@lru_cache(maxsize=4096)  # a batch contains few different times
 def _format(language: Language, pattern: str, local: datetime) -> str:
     return format_datetime(local, pattern, locale=language.locale)

@@ -1,4 +1,4 @@
-"""A message as a listener understands it, or why it never can. Pure."""
+"""Parses a message into an event, or into Poison with the reason. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tablebell.correlation import Correlation
 from tablebell.events import Event, EventType, NotificationData, ReservationData
 from tablebell.rabbit import Poison, ReceivedMessage
 
-# An escaped NUL, and not an escaped backslash before the letters u0000.
+# An escaped NUL, but not an escaped backslash followed by "u0000".
 NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 NOTIFICATION_EVENTS = frozenset({EventType.NOTIFICATION_RESOLVED, EventType.NOTIFICATION_READ})
@@ -35,38 +35,38 @@ class NotificationEvent:
 Incoming: TypeAlias = ReservationEvent | NotificationEvent
 
 
-def parse_message(delivery: ReceivedMessage) -> Incoming | Poison:
-    read = _read(delivery.body)
-    if isinstance(read, Poison):
-        return read
-    event, data = read
-    correlation = Correlation.from_headers({**delivery.headers, "correlation_id": event.correlation_id})
+def parse_message(message: ReceivedMessage) -> Incoming | Poison:
+    parsed = _parse_body(message.body)
+    if isinstance(parsed, Poison):
+        return parsed
+    event, data = parsed
+    correlation = Correlation.from_headers({**message.headers, "correlation_id": event.correlation_id})
     if isinstance(data, NotificationData):
         return NotificationEvent(event, data, correlation)
     return ReservationEvent(event, data, correlation)
 
 
-@lru_cache(maxsize=512)  # each of the listeners gets the same messages
-def _read(body: bytes) -> tuple[Event, ReservationData | NotificationData] | Poison:
+@lru_cache(maxsize=512)  # all four listeners get the same messages
+def _parse_body(body: bytes) -> tuple[Event, ReservationData | NotificationData] | Poison:
     if rb"\u0000" in body and NUL.search(body):
-        return Poison("it holds a NUL character, which PostgreSQL stores in no text")
+        return Poison("the body contains a NUL character, which PostgreSQL cannot store")
     try:
         event = Event.model_validate_json(body)
         if event.event_type in NOTIFICATION_EVENTS:
             return event, NotificationData.model_validate(event.data)
         data = ReservationData.model_validate(event.data)
     except ValidationError as error:
-        return Poison(f"it is not an event that this version knows: {_complaints(error)}")
-    moments = (event.occurred_at, data.slot_time, data.proposed_time, data.previous_slot_time)
-    if any(moment is not None and moment.tzinfo is None for moment in moments):
-        return Poison("it has a time without an offset: which moment is meant is anybody's guess")
+        return Poison(f"not a valid event: {_describe(error)}")
+    times = (event.occurred_at, data.slot_time, data.proposed_time, data.previous_slot_time)
+    if any(each is not None and each.tzinfo is None for each in times):
+        return Poison("a time has no UTC offset")
     if not _is_timezone(data.timezone):
-        return Poison(f"data.timezone is not one: {data.timezone!r}")
+        return Poison(f"data.timezone is unknown: {data.timezone!r}")
     return event, data
 
 
-def _complaints(error: ValidationError) -> str:
-    # The values stay out: they are somebody's data, and the message is there to be looked at.
+def _describe(error: ValidationError) -> str:
+    # Without the values: they are personal data, and the reason is visible to operators.
     return "; ".join(f"{_path(problem['loc'])}: {problem['msg']}" for problem in error.errors())[:900]
 
 

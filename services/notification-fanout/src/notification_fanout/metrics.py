@@ -1,4 +1,4 @@
-"""What notification-fanout counts."""
+"""The metrics of notification-fanout."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -9,10 +9,10 @@ CREATED = Counter("fanout_created_total", "Notifications created", LISTENER)
 DUPLICATES = Counter("fanout_duplicates_total", "Messages skipped because their event had been processed", LISTENER)
 OUT_OF_ORDER = Counter(
     "fanout_out_of_order_total",
-    "Events that came after a later one of their reservation; they are told, and nothing waits for a gap to close",
+    "Events that arrived after a later version of their reservation; they are processed as well",
     LISTENER,
 )
-DEAD = Counter("fanout_dead_total", "Messages put into the dead queue", LISTENER)
+DEAD = Counter("fanout_dead_total", "Messages moved to the dead queue", LISTENER)
 BATCH_SIZE = Histogram(
     "fanout_batch_size", "Messages per batch", LISTENER, buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500)
 )
@@ -23,20 +23,18 @@ LATENCY = Histogram(
     LISTENER,
     buckets=LATENCY_BUCKETS,
 )
-FRAMES = Counter("fanout_frames_total", "Frames that RabbitMQ took for the live channel")
+FRAMES = Counter("fanout_frames_total", "Live frames that RabbitMQ confirmed")
 FRAMES_STORED = Counter(
-    "fanout_frames_stored_total", "Frames that RabbitMQ did not take at once; they are published later"
+    "fanout_frames_stored_total", "Live frames that RabbitMQ did not confirm at once; they are published later"
 )
 CAUGHT_UP = Counter(
-    "fanout_caught_up_total", "Events that were read from the outbox after the listener's queue was deleted", LISTENER
+    "fanout_caught_up_total", "Events read from the outbox after the listener's queue was deleted", LISTENER
 )
 
-EXPANDED = Counter("fanout_expanded_total", "L1 rows brought to an end", ("status",))
+EXPANDED = Counter("fanout_expanded_total", "L1 rows by the status after expansion", ("status",))
 CHANNEL_SENDS = Counter("fanout_channel_sends_total", "L2 rows written", ("channel", "outcome"))
-EXPANSION = Histogram("fanout_expansion_seconds", "One batch from L1 to L2", buckets=LATENCY_BUCKETS)
-OUTBOX_ROWS = Gauge("fanout_outbox_rows", "L1 rows that are open or dead", ("status",))
+EXPANSION = Histogram("fanout_expansion_seconds", "Duration of one batch from L1 to L2", buckets=LATENCY_BUCKETS)
+OUTBOX_ROWS = Gauge("fanout_outbox_rows", "L1 rows that are not published", ("status",))
 OUTBOX_OLDEST = Gauge("fanout_outbox_oldest_seconds", "Age of the oldest L1 row", ("status",))
-OVERDUE = Gauge(
-    "fanout_overdue_seconds", "How long ago the oldest open L1 row was first due, however often it was put off since"
-)
+OVERDUE = Gauge("fanout_overdue_seconds", "Time since the oldest open L1 row was first due, including retries")
 PURGED = Counter("fanout_purged_total", "Rows deleted past their retention", ("table",))

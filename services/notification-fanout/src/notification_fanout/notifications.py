@@ -1,11 +1,11 @@
-"""A person's copy of a notification, with everything that telling them takes: from the rows to values. Pure."""
+"""Values of the expander, built from database rows: event notifications, recipients and live frames. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
-from notification_fanout.channels import Reader, UndeliverableAddress
+from notification_fanout.channels import Recipient, UndeliverableAddress
 from tablebell.events import EventType, ReservationData
 from tablebell.frames import NotificationFrame
 from tablebell.inbox import Resolution, actions_of
@@ -13,14 +13,14 @@ from tablebell.people import Audience, Channel, UserType
 
 
 class Row(Protocol):
-    """A row of the database, by its columns' names."""
+    """A database row, indexed by column name."""
 
     def __getitem__(self, column: str, /) -> Any: ...
 
 
 @dataclass(frozen=True)
 class EventNotification:
-    """What happened, as one audience was told of it, and how it stands."""
+    """An event as one audience sees it, with its resolution so far."""
 
     id: int
     event_type: EventType
@@ -33,9 +33,10 @@ class EventNotification:
     shared: bool
     read_by_user_id: int | None
     resolution: Resolution | None
-    has_moved_on: bool
+    has_later_version: bool
+    """Whether the reservation has a later version."""
     superseded_by: str | None
-    """The next event of the reservation that this audience was told of."""
+    """The label of the reservation's next event with a notification for this audience."""
 
     @cached_property
     def data(self) -> ReservationData:
@@ -47,25 +48,25 @@ class EventNotification:
 
     @property
     def withdrawn_because(self) -> str | None:
-        """Why nobody needs to hear of it any more; None while it matters."""
+        """Why no recipient needs it any more; None while it is current."""
         if self.shared and self.resolution is not None:
             return f"handled by {self.resolution.actor_name} ({self.resolution.action})"
-        if self.shared and self.has_moved_on:
+        if self.shared and self.has_later_version:
             return "the reservation has moved on"
         return self.superseded_by and f"superseded by {self.superseded_by}"
 
 
-def told(event: Row, standing: Row | None) -> EventNotification:
-    """`event` of lock_events, `standing` of find_resolutions."""
-    decided = standing is not None and standing["action_type"] is not None
-    decidable = event["shared_read"] or event["event_type"] == EventType.RESERVATION_POSTPONED
+def event_notification(event: Row, state: Row | None) -> EventNotification:
+    """`event` is a row of lock_events, `state` its row of find_resolutions."""
+    is_resolved = state is not None and state["action_type"] is not None
+    is_resolvable = event["shared_read"] or event["event_type"] == EventType.RESERVATION_POSTPONED
     resolution = None
-    if standing is not None and decided and decidable:
+    if state is not None and is_resolved and is_resolvable:
         resolution = Resolution(
-            action=standing["action_type"],
-            actor_id=standing["actor_id"],
-            actor_name=standing["actor_name"] or "",
-            at=standing["acted_at"],
+            action=state["action_type"],
+            actor_id=state["actor_id"],
+            actor_name=state["actor_name"] or "",
+            at=state["acted_at"],
         )
     return EventNotification(
         id=event["id"],
@@ -79,22 +80,22 @@ def told(event: Row, standing: Row | None) -> EventNotification:
         shared=event["shared_read"],
         read_by_user_id=event["read_by_user_id"],
         resolution=resolution,
-        has_moved_on=bool(standing and standing["has_moved_on"]),
-        superseded_by=superseding(standing["next_event_type"], standing["next_version"])
-        if standing is not None and standing["next_version"] is not None
+        has_later_version=bool(state and state["has_later_version"]),
+        superseded_by=event_label(state["next_event_type"], state["next_version"])
+        if state is not None and state["next_version"] is not None
         else None,
     )
 
 
-def superseding(event_type: str, version: int) -> str:
-    """How a reason names the event that makes an earlier one obsolete."""
+def event_label(event_type: str, version: int) -> str:
+    """How a reason names the superseding event."""
     return f"{event_type} (version {version})"
 
 
-def reader(row: Row) -> Reader:
-    """`row` of find_readers."""
+def recipient(row: Row) -> Recipient:
+    """`row` is a row of find_recipients."""
     undeliverable = row["undeliverable"] or {}
-    return Reader(
+    return Recipient(
         user_type=UserType(row["user_type"]),
         timezone=row["timezone"],
         addresses={Channel.EMAIL: row["email"], Channel.SMS: row["phone"], Channel.PUSH: row["fcm_token"]},
@@ -102,12 +103,12 @@ def reader(row: Row) -> Reader:
         event_types=row["event_types"] or {},
         quiet_from=row["quiet_from"],
         quiet_until=row["quiet_until"],
-        undeliverable={Channel(channel): UndeliverableAddress(*given) for channel, given in undeliverable.items()},
+        undeliverable={Channel(channel): UndeliverableAddress(*mark) for channel, mark in undeliverable.items()},
     )
 
 
-def left_because(row: Row, event: EventNotification) -> str | None:
-    """Why the person must not see it any more, by a `row` of find_readers; None while they may."""
+def access_lost_because(row: Row, event: EventNotification) -> str | None:
+    """Why the recipient may not see the event any more; None while they may. `row` is a row of find_recipients."""
     match UserType(row["user_type"]):
         case UserType.RESTAURANT_USER if row["restaurant_id"] != event.restaurant_id:
             return "the recipient has left the restaurant"
@@ -118,8 +119,8 @@ def left_because(row: Row, event: EventNotification) -> str | None:
 
 
 def frame(row: Row, event: EventNotification) -> NotificationFrame:
-    """The same as the inbox would show to its owner at this moment."""
-    own_reader = row["user_id"] if row["is_read"] else None
+    """The notification as the recipient's inbox shows it now."""
+    own_read_by = row["user_id"] if row["is_read"] else None
     return NotificationFrame(
         id=row["id"],
         event_notification_id=event.id,
@@ -131,7 +132,7 @@ def frame(row: Row, event: EventNotification) -> NotificationFrame:
         shared=event.shared,
         actions=actions_of(event.event_type, event.audience, resolved=event.resolution is not None),
         is_read=row["is_read"],
-        read_by_user_id=event.read_by_user_id if event.shared else own_reader,
+        read_by_user_id=event.read_by_user_id if event.shared else own_read_by,
         resolution=event.resolution,
         created_at=row["created_at"],
     )

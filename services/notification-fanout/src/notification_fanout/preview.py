@@ -1,12 +1,12 @@
-"""`python -m notification_fanout.preview --event … --audience … --channel … --locale …`: how a text will read."""
+"""`python -m notification_fanout.preview --event … --audience … --channel … --locale …`: prints a message."""
 
 import argparse
 import sys
 from datetime import UTC, datetime, timedelta
 
-from notification_fanout.audience import AUDIENCES, channels_for, is_told
+from notification_fanout.audience import AUDIENCES, channels_for, is_notified
 from notification_fanout.language import CODES, languages
-from notification_fanout.render import Wording
+from notification_fanout.render import NotificationRenderer
 from tablebell.events import EventType, ReservationData
 from tablebell.messages import EmailMessage, Message, PushMessage, SlackMessage, SmsMessage
 from tablebell.people import Audience, Channel
@@ -22,27 +22,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--locale", choices=CODES, required=True)
     parser.add_argument("--customer", default="Anna Bianchi")
     parser.add_argument("--restaurant", default="Trattoria del Porto")
-    parser.add_argument("--reader", default="Giulia Ferri")
+    parser.add_argument("--recipient", default="Giulia Ferri")
     parser.add_argument("--note", default="Un seggiolone, per favore.")
-    parser.add_argument("--html", action="store_true", help="the HTML part of an e-mail instead of its text")
-    given = parser.parse_args(arguments)
-    if not is_told(given.event, given.audience):
-        parser.error(f"{given.audience} is not told of {given.event}")
-    if given.channel not in channels_for(given.event):
-        parser.error(f"{given.event} is not told by {given.channel}")
+    parser.add_argument("--html", action="store_true", help="print the HTML part of an e-mail instead of its text")
+    options = parser.parse_args(arguments)
+    if not is_notified(options.event, options.audience):
+        parser.error(f"{options.audience} is not notified of {options.event}")
+    if options.channel not in channels_for(options.event):
+        parser.error(f"{options.event} is not sent by {options.channel}")
 
-    data = sample(given.customer, given.restaurant, given.note)
-    wording = Wording(given.event, given.audience, languages()[given.locale], data)
-    if given.channel is Channel.WEBSOCKET:
-        shown = f"{wording.text.title}\n\n{wording.text.body}"
+    data = sample(options.customer, options.restaurant, options.note)
+    renderer = NotificationRenderer(options.event, options.audience, languages()[options.locale], data)
+    if options.channel is Channel.WEBSOCKET:
+        shown = f"{renderer.text.title}\n\n{renderer.text.body}"
     else:
-        shown = show(wording.message(given.channel, given.reader, {"reservationId": "1"}), html=given.html)
+        shown = show(renderer.message(options.channel, options.recipient, {"reservationId": "1"}), html=options.html)
     sys.stdout.write(shown + "\n")
     return 0
 
 
 def sample(customer: str, restaurant: str, note: str | None) -> ReservationData:
-    """A reservation of tomorrow evening that had been for the evening after, and has another time proposed."""
+    """A reservation for tomorrow evening, changed from the evening after, with another time proposed."""
     slot = (datetime.now(UTC) + timedelta(days=1)).replace(hour=19, minute=30, second=0, microsecond=0)
     return ReservationData(
         reservation_id=1,
@@ -74,7 +74,7 @@ def show(message: Message, *, html: bool) -> str:
         case SlackMessage():
             return message.text
         case _:
-            raise TypeError(f"there is no way to show a {type(message).__name__}")
+            raise TypeError(f"cannot show a {type(message).__name__}")
 
 
 if __name__ == "__main__":

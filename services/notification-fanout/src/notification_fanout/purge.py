@@ -1,7 +1,6 @@
-"""Cleaning up: what is done and past its retention goes, by one replica at a time and a bounded number of rows at once.
+"""Deletes completed rows past their retention, in bounded steps. One replica purges at a time.
 
-processed_event keeps a listener from doing twice what is delivered twice, so its retention has to be longer than any
-message stays in a queue; days are.
+processed_event detects redelivered messages, so its retention must be longer than a message can stay in a queue.
 """
 
 from datetime import timedelta

@@ -1,7 +1,7 @@
-"""From an event to the words that a person reads, for each place where they are read. Pure.
+"""Renders the texts of a notification for the inbox and for each channel. Pure.
 
-The texts are ours, the names and the note are not: these are made plain before they are filled in, and escaped for the
-place on top of that. Nothing that was filled in is ever looked at as a template again.
+Names and notes are user input: `plain` sanitizes them before they are filled in, and each channel with a syntax of its
+own escapes them as well. A filled-in value is never parsed as a template.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,72 +10,79 @@ from functools import cached_property, partial
 from html import escape
 from typing import Self, TypeAlias
 
-from notification_fanout.audience import reads_note
-from notification_fanout.escaping import cut, gsm, plain, slack
+from notification_fanout.audience import sees_note
+from notification_fanout.escaping import gsm, plain, slack, truncate
 from notification_fanout.language import Language, Template
 from tablebell.events import EventType, ReservationData
 from tablebell.messages import EmailMessage, Message, PushMessage, SlackMessage, SmsMessage
 from tablebell.people import Audience, Channel
 
-LONGEST_NAME = 60
-LONGEST_NOTE = 500
-SMS_CHARACTERS = 160
+NAME_LENGTH = 60
+NOTE_LENGTH = 500
+SMS_LENGTH = 160
 SMS_NAME_LENGTHS = (40, 28, 20, 14, 10)
-PROPOSING = frozenset({EventType.RESERVATION_POSTPONED})
 
-# Where the greeting goes. NUL is in no text: `plain` leaves none in what people typed.
+# Placeholder of the greeting in the shared HTML. NUL is unambiguous: `plain` removes it from user input.
 GREETING = "\x00"
 
-Place: TypeAlias = Callable[[str], str]
+Escape: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What the inbox and the live frame show."""
+    """Title and body: stored in the notification, shown by inbox and live frame, and sent by e-mail and push."""
 
     title: str
     body: str
 
 
-class Wording:
-    """One event told to one audience in one language; the people of that audience share it."""
+class NotificationRenderer:
+    """Renders one event for one audience in one language. Its recipients share the rendered parts."""
 
-    def __init__(self, event_type: EventType, audience: Audience, language: Language, data: ReservationData) -> None:
+    def __init__(
+        self,
+        event_type: EventType,
+        audience: Audience,
+        language: Language,
+        data: ReservationData,
+        text: Text | None = None,
+    ) -> None:
+        """`text` is the stored title and body of the notification; they are rendered if it is omitted."""
         self._event_type = event_type
         self._template: Template = language.templates[event_type, audience]
         self._audience = audience
         self._language = language
         self._data = data
         self._fields = Fields(language, data)
-        self.text = Text(self._fill(self._template.title), self._fill(self._template.body))
+        self.text = text or Text(self._fill(self._template.title), self._fill(self._template.body))
 
-    def message(self, channel: Channel, reader: str, links: Mapping[str, str]) -> Message:
-        """`reader` is the recipient's name; `links` are the ids by which an app opens the right page."""
+    def message(self, channel: Channel, name: str, ids: Mapping[str, str]) -> Message:
+        """`name` is the recipient's name; `ids` let an app open the right page."""
         match channel:
             case Channel.EMAIL:
-                return self._email(plain(reader, LONGEST_NAME))
+                return self._email(plain(name, NAME_LENGTH))
             case Channel.SMS:
                 return SmsMessage(text=self._sms)
             case Channel.PUSH:
-                return PushMessage(title=self.text.title, body=self.text.body, data=dict(links))
+                return PushMessage(title=self.text.title, body=self.text.body, data=dict(ids))
             case Channel.SLACK:
                 return SlackMessage(text=self._slack)
             case Channel.WEBSOCKET:
                 raise ValueError("the live channel has frames, not messages")
 
-    def _fill(self, template: str, place: Place = str) -> str:
-        return template.format_map(self._fields if place is str else self._fields.at(place))
+    def _fill(self, template: str, escape_name: Escape = str) -> str:
+        return template.format_map(self._fields if escape_name is str else self._fields.escaped(escape_name))
 
-    def _email(self, reader: str) -> EmailMessage:
-        greeting = self._language.greeting.format(reader=reader)
-        text, html = self._letter
+    def _email(self, name: str) -> EmailMessage:
+        greeting = self._language.greeting.format(recipient=name)
+        text, html = self._email_parts
         return EmailMessage(
             subject=self.text.title, text=greeting + text, html=html.replace(GREETING, escape(greeting), 1)
         )
 
     @cached_property
-    def _letter(self) -> tuple[str, str]:
-        """An e-mail's parts as far as they are the same for everybody."""
+    def _email_parts(self) -> tuple[str, str]:
+        """Text and HTML without the greeting: these are the same for every recipient."""
         language = self._language
         details = {language.labels[label]: value for label, value in self._details().items()}
         lines = "\n".join(f"{label}: {value}" for label, value in details.items())
@@ -95,54 +102,59 @@ class Wording:
         return f"\n\n{self.text.body}\n\n{lines}\n\n-- \n{language.footer}", html
 
     def _details(self) -> dict[str, str]:
-        # A proposed time is the time to answer to; the text names the one that was asked for.
-        time = "proposed" if self._data.proposed_time and self._event_type in PROPOSING else "when"
+        # A proposal lists the proposed time; its body also mentions the requested one.
+        is_proposal = self._event_type is EventType.RESERVATION_POSTPONED and self._data.proposed_time
+        time = "proposed" if is_proposal else "when"
         details = {label: self._fields[label] for label in ("restaurant", "customer", time, "party")}
-        if self._data.note and reads_note(self._audience):
-            details["note"] = plain(self._data.note, LONGEST_NOTE)
+        if self._data.note and sees_note(self._audience):
+            details["note"] = plain(self._data.note, NOTE_LENGTH)
         return details
 
     @cached_property
     def _sms(self) -> str:
-        # Names are what gives way: the time and the number of people are why the message is sent.
+        # Shorten the names first: the recipient needs the time and the party size.
         text = ""
-        for longest in SMS_NAME_LENGTHS:
-            text = gsm(self._fill(self._template.sms, partial(cut, longest=longest)))
-            if len(text) <= SMS_CHARACTERS:
+        for length in SMS_NAME_LENGTHS:
+            text = gsm(self._fill(self._template.sms, partial(truncate, length=length)))
+            if len(text) <= SMS_LENGTH:
                 return text
-        return gsm(cut(text, SMS_CHARACTERS))
+        return gsm(truncate(text, SMS_LENGTH))
 
     @cached_property
     def _slack(self) -> str:
+        # Not made from self.text: only the names are escaped, and the text no longer shows where they are.
         return f"*{self._fill(self._template.title, slack)}*\n{self._fill(self._template.body, slack)}"
 
 
-class Fields(dict[str, str]):
-    """What the texts are filled with, made when a text asks for it: most ask for little."""
+Wording = NotificationRenderer  # bench/fanout.py imports this name
 
-    def __init__(self, language: Language, data: ReservationData, place: Place = str) -> None:
+
+class Fields(dict[str, str]):
+    """The values of template fields, computed on first use: most templates use few of them."""
+
+    def __init__(self, language: Language, data: ReservationData, escape_name: Escape = str) -> None:
         super().__init__()
         self._language = language
         self._data = data
-        self._place = place
+        self._escape_name = escape_name
 
-    def at(self, place: Place) -> Self:
-        """The same with the names, which people typed, made fit for a place."""
-        return type(self)(self._language, self._data, place)
+    def escaped(self, escape_name: Escape) -> Self:
+        """The same fields with the names, which are user input, escaped."""
+        return type(self)(self._language, self._data, escape_name)
 
-    def __missing__(self, name: str) -> str:
-        if name in TYPED:
-            made = self._place(plain(getattr(self._data, TYPED[name]), LONGEST_NAME))
+    def __missing__(self, field: str) -> str:
+        if field in NAMES:
+            value = self._escape_name(plain(getattr(self._data, NAMES[field]), NAME_LENGTH))
         else:
-            made = MADE[name](self._language, self._data)
-        self[name] = made
-        return made
+            value = FORMATTED[field](self._language, self._data)
+        self[field] = value
+        return value
 
 
-# What people typed, by the attribute that holds it.
-TYPED = {"customer": "customer_name", "restaurant": "restaurant_name"}
+# Fields with user input, by attribute of ReservationData.
+NAMES = {"customer": "customer_name", "restaurant": "restaurant_name"}
 
-MADE: Mapping[str, Callable[[Language, ReservationData], str]] = {
+FORMATTED: Mapping[str, Callable[[Language, ReservationData], str]] = {
     "party": lambda language, data: language.party(data.party_size),
     "when": lambda language, data: language.when(data.slot_time, data.timezone),
     "short": lambda language, data: language.short(data.slot_time, data.timezone),

@@ -1,4 +1,4 @@
-"""What notification-fanout is told by its environment."""
+"""The settings of notification-fanout, from its environment."""
 
 from typing import Annotated
 
@@ -13,6 +13,6 @@ class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings
     listener_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.0
     expander_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.002
     consumer_timeout_seconds: Seconds = 1800.0
-    """RabbitMQ's `consumer_timeout`: a batch that cannot be handled is given back after half of it."""
+    """RabbitMQ's `consumer_timeout`: a batch that cannot be handled is requeued after half of it."""
     notification_poll_seconds: Seconds = 5.0
     purge_poll_seconds: Seconds = 600.0

@@ -1,4 +1,4 @@
-"""One function per block of `sql/queries.sql`: each takes a connection and never commits."""
+"""One function per block of `sql/queries.sql`. Each takes a connection and never commits."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -29,23 +29,23 @@ async def append_processed_events(
 async def append_notifications(
     connection: Connection, events: Sequence[Mapping[str, Any]], audience: Audience
 ) -> tuple[int, int]:
-    """How many notifications were created, and how many events came after a later one of their reservation."""
+    """Return the number of notifications created, and of events that arrived after a later version."""
     row = await connection.fetchrow(SQL["append_notifications"], events, audience, audience.user_type)
     return (row["created"], row["late"]) if row else (0, 0)
 
 
-async def lock_outdated(
+async def lock_earlier(
     connection: Connection,
     reservation_ids: Sequence[int],
     versions: Sequence[int],
     audience: Audience,
     event_types: Sequence[str] | None,
 ) -> Rows:
-    return await connection.fetch(SQL["lock_outdated"], reservation_ids, versions, audience, event_types)
+    return await connection.fetch(SQL["lock_earlier"], reservation_ids, versions, audience, event_types)
 
 
-async def find_recipients(connection: Connection, event_notification_ids: Sequence[int]) -> Rows:
-    return await connection.fetch(SQL["find_recipients"], event_notification_ids)
+async def find_frame_recipients(connection: Connection, event_notification_ids: Sequence[int]) -> Rows:
+    return await connection.fetch(SQL["find_frame_recipients"], event_notification_ids)
 
 
 async def lock_events(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
@@ -56,12 +56,12 @@ async def find_resolutions(connection: Connection, event_notification_ids: Seque
     return await connection.fetch(SQL["find_resolutions"], event_notification_ids)
 
 
-async def find_readers(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
-    return await connection.fetch(SQL["find_readers"], notification_ids, user_types)
+async def find_recipients(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
+    return await connection.fetch(SQL["find_recipients"], notification_ids, user_types)
 
 
 async def append_channel_sends(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Rows:
-    """What was written, by channel and outcome; a row that was there before is not among it."""
+    """Return channel and outcome of each new row. Existing rows are not returned."""
     return await connection.fetch(SQL["append_channel_sends"], rows)
 
 
@@ -95,9 +95,9 @@ async def finish_catch_up(connection: Connection, listener: str, requested_at: d
 
 
 async def list_unprocessed_events(
-    connection: Connection, listener: str, reach: timedelta, after: int, limit: int
+    connection: Connection, listener: str, lookback: timedelta, after_id: int, limit: int
 ) -> Rows:
-    return await connection.fetch(SQL["list_unprocessed_events"], listener, reach, after, limit)
+    return await connection.fetch(SQL["list_unprocessed_events"], listener, lookback, after_id, limit)
 
 
 async def lock_purge(connection: Connection) -> bool:

@@ -7,12 +7,12 @@ from tablebell.postgres import Pool
 from tablebell.rabbit import Broker
 from tablebell.testing import Database
 
-from .harness import Stage
+from .harness import Harness
 
 
 @pytest.fixture
-async def stage(database: Database, pool: Pool, broker: Broker, amqp_url: SecretStr) -> AsyncIterator[Stage]:
-    stage = Stage(database, pool, broker, amqp_url)
-    await stage.tell()
-    yield stage
-    await stage.publisher.close()
+async def harness(database: Database, pool: Pool, broker: Broker, amqp_url: SecretStr) -> AsyncIterator[Harness]:
+    harness = Harness(database, pool, broker, amqp_url)
+    await harness.publish()
+    yield harness
+    await harness.publisher.close()

@@ -1,4 +1,4 @@
-"""What the tests do again and again: tell the service of events as the relay would, and look at what comes of it."""
+"""The test harness: publishes events as the relay does, runs the service and reads the results."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ SLOT = datetime.now(UTC).replace(microsecond=0) + timedelta(days=3)
 
 
 def data(reservation_id: int, **changes: Any) -> dict[str, Any]:
-    """`data` of a reservation of customer 5 at restaurant 10, as the API writes it."""
+    """The event data of a reservation of customer 5 at restaurant 10, as the API writes it."""
     given = {
         "reservation_id": reservation_id,
         "customer_id": 5,
@@ -89,7 +89,7 @@ def delivered(outgoing: OutgoingMessage) -> ReceivedMessage:
     )
 
 
-class Stage:
+class Harness:
     def __init__(self, database: Database, pool: Pool, broker: Broker, amqp_url: SecretStr) -> None:
         self.database = database
         self.pool = pool
@@ -97,12 +97,12 @@ class Stage:
         self.amqp_url = amqp_url
         self.publisher = Publisher(broker, declare_events)
 
-    async def tell(self, *messages: OutgoingMessage) -> None:
+    async def publish(self, *messages: OutgoingMessage) -> None:
         outcomes = await self.publisher.publish_all(messages)
         assert all(isinstance(outcome, Confirmed) for outcome in outcomes), outcomes
 
     async def reserve(self, **columns: Any) -> int:
-        """A row of reservation, for what looks at it; its id."""
+        """Insert a reservation and return its id."""
         given = {"customer_id": 5, "restaurant_id": 10, "agency_id": 7, "party_size": 4, "slot_time": SLOT} | columns
         names = ", ".join(given)
         places = ", ".join(f"${number}" for number in range(1, len(given) + 1))
@@ -118,12 +118,12 @@ class Stage:
     async def is_empty(self, table: str) -> bool:
         return await self.count(table) == 0
 
-    async def is_settled(self) -> bool:
-        """Nothing is left to expand, and no listener holds an event back."""
+    async def is_expanded(self) -> bool:
+        """Whether no L1 row is open."""
         return not await self.count("notification_outbox", "status IN ('PENDING', 'PROCESSING', 'FAILED')")
 
     async def processed(self, events: int) -> bool:
-        return await self.count("processed_event") == 4 * events and await self.is_settled()
+        return await self.count("processed_event") == 4 * events and await self.is_expanded()
 
     def settings(self, **changes: Any) -> Settings:
         given: dict[str, Any] = {
@@ -136,7 +136,7 @@ class Stage:
 
     @asynccontextmanager
     async def replica(self, **changes: Any) -> AsyncIterator[Stop]:
-        """The whole service, as it runs, in this process."""
+        """The whole service in this process."""
         stop = Stop()
         running = asyncio.create_task(serve_until(self.settings(**changes), stop))
         try:
@@ -148,7 +148,7 @@ class Stage:
 
     @asynccontextmanager
     async def observed_pool(self, statements: list[str]) -> AsyncIterator[Pool]:
-        """A pool that notes every statement it sends."""
+        """A pool that records every statement it sends."""
 
         async def observe(connection: Any) -> None:
             await prepare_connection(connection)
@@ -161,7 +161,7 @@ class Stage:
 
     @asynccontextmanager
     async def process(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        """The whole service, in a process of its own that can be killed."""
+        """The whole service in its own process, which a test can kill."""
         environment = {
             **os.environ,
             "DATABASE_URL": self.database.url_of("notification_fanout").get_secret_value(),
@@ -181,7 +181,7 @@ class Stage:
 
     @asynccontextmanager
     async def live_updates(self) -> AsyncIterator[list[AddressedFrame]]:
-        """What a gateway would get from now on."""
+        """Collects the frames that a gateway receives from now on."""
         channel = await self.broker.open_channel(confirms=False)
         await declare_live(channel)
         queue = await channel.declare_queue(exclusive=True)
@@ -196,19 +196,19 @@ class Stage:
         if not channel.is_closed:
             await channel.close()
 
-    async def dead(self) -> list[dict[str, Any]]:
-        """Take what lies in the dead queue: the headers."""
+    async def take_dead_letters(self) -> list[dict[str, Any]]:
+        """Consume the dead queue and return the headers."""
         channel = await self.broker.open_channel(confirms=False)
         await declare_events(channel)
         queue = await channel.get_queue(DEAD_QUEUE)
         found = []
-        while (one := await queue.get(no_ack=True, fail=False)) is not None:
-            found.append(dict(one.headers))
+        while (received := await queue.get(no_ack=True, fail=False)) is not None:
+            found.append(dict(received.headers))
         await channel.close()
         return found
 
 
-def frames_of(frames: Sequence[AddressedFrame], kind: str) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
-    """The frames of one type, with their addressees."""
+def frames_of(frames: Sequence[AddressedFrame], frame_type: str) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
+    """The frames of one type, with their addresses."""
     decoded = [(tuple(frame.to), orjson.loads(frame.text)) for frame in frames]
-    return [(to, text) for to, text in decoded if text["type"] == kind]
+    return [(to, text) for to, text in decoded if text["type"] == frame_type]

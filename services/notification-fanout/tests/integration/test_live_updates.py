@@ -1,4 +1,4 @@
-"""What everyone's screen shows when somebody acted or read, and what is not sent any more."""
+"""`resolved` and `read` frames, and the withdrawal of pending sends."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -9,7 +9,7 @@ from tablebell.people import Audience, UserType
 from tablebell.rabbit import OutgoingMessage
 from tablebell.testing import eventually
 
-from .harness import Stage, data, frames_of, message, requested
+from .harness import Harness, data, frames_of, message, requested
 
 MARCO = Actor(user_type=UserType.RESTAURANT_USER, user_id=51, name="Marco Riva")
 ANNA = Actor(user_type=UserType.CUSTOMER, user_id=5, name="Anna Bianchi")
@@ -21,156 +21,156 @@ def about_notification(event_type: EventType, **given: Any) -> OutgoingMessage:
     return message(event_type, payload, aggregate=("notification", 1))
 
 
-async def asked(stage: Stage) -> tuple[int, int]:
-    """A question to restaurant 10 has gone out: the reservation and the shared notification."""
-    reservation_id = await stage.reserve()
-    await stage.tell(requested(reservation_id))
-    await eventually(lambda: stage.processed(1))
-    question = await stage.pool.fetchval("SELECT id FROM event_notification WHERE audience = 'RESTAURANT'")
-    return reservation_id, question
+async def request_reservation(harness: Harness) -> tuple[int, int]:
+    """Request a reservation at restaurant 10; return the ids of the reservation and of the shared notification."""
+    reservation_id = await harness.reserve()
+    await harness.publish(requested(reservation_id))
+    await eventually(lambda: harness.processed(1))
+    request_id = await harness.pool.fetchval("SELECT id FROM event_notification WHERE audience = 'RESTAURANT'")
+    return reservation_id, request_id
 
 
-async def test_a_decision_reaches_every_member_of_staff_and_withdraws_what_was_not_sent(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        reservation_id, question = await asked(stage)
-        await stage.pool.execute(
+async def test_a_decision_sends_a_frame_to_all_staff_and_withdraws_pending_sends(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        reservation_id, request_id = await request_reservation(harness)
+        await harness.pool.execute(
             "UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT'"
             " WHERE user_id = 50 AND channel_type = 'EMAIL'"
         )
         decided = data(reservation_id, status="ACCEPTED", actor=MARCO, action="CONFIRMED")
-        await stage.tell(message(EventType.RESERVATION_ACCEPTED, decided, version=2))
+        await harness.publish(message(EventType.RESERVATION_ACCEPTED, decided, version=2))
         await eventually(lambda: frames_of(frames, "resolved"))
-        await eventually(lambda: stage.processed(2))
+        await eventually(lambda: harness.processed(2))
     ((to, frame),) = frames_of(frames, "resolved")
     assert to == STAFF
-    assert frame["eventNotificationId"] == question
+    assert frame["eventNotificationId"] == request_id
     assert (frame["action"], frame["actorId"], frame["actorName"]) == ("CONFIRMED", 51, "Marco Riva")
     withdrawn = (
         "user_type = 'RESTAURANT_USER' AND outcome = 'WITHDRAWN' AND last_error = 'handled by Marco Riva (CONFIRMED)'"
     )
-    assert await stage.count("notification_channel_send", withdrawn) == 8
-    assert await stage.count("notification_channel_send", "outcome = 'SENT'") == 1
-    # Admins are not told of an acceptance, so that nothing supersedes the request.
-    assert await stage.count("notification_channel_send", "user_type = 'ADMIN_USER' AND is_sent IS NOT NULL") == 0
+    assert await harness.count("notification_channel_send", withdrawn) == 8
+    assert await harness.count("notification_channel_send", "outcome = 'SENT'") == 1
+    # Admins are not notified of an acceptance, so nothing supersedes the request.
+    assert await harness.count("notification_channel_send", "user_type = 'ADMIN_USER' AND is_sent IS NOT NULL") == 0
 
 
-async def test_who_has_left_the_restaurant_sees_nothing_of_what_happens_there(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        reservation_id, question = await asked(stage)
-        await stage.pool.execute("UPDATE restaurant_users SET restaurant_id = 11 WHERE id = 50")
+async def test_a_user_who_has_left_the_restaurant_gets_no_frames(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        reservation_id, request_id = await request_reservation(harness)
+        await harness.pool.execute("UPDATE restaurant_users SET restaurant_id = 11 WHERE id = 50")
         read = about_notification(
             EventType.NOTIFICATION_READ,
             audience=Audience.RESTAURANT,
             actor=MARCO,
-            event_notification_id=question,
+            event_notification_id=request_id,
             shared=True,
         )
         decided = data(reservation_id, status="ACCEPTED", actor=MARCO, action="CONFIRMED")
-        await stage.tell(read, message(EventType.RESERVATION_ACCEPTED, decided, version=2))
+        await harness.publish(read, message(EventType.RESERVATION_ACCEPTED, decided, version=2))
         await eventually(lambda: frames_of(frames, "resolved") and frames_of(frames, "read"))
-    for kind in ("resolved", "read"):
-        assert [to for to, _ in frames_of(frames, kind)] == [STAFF[1:]]
+    for frame_type in ("resolved", "read"):
+        assert [to for to, _ in frames_of(frames, frame_type)] == [STAFF[1:]]
 
 
-async def test_a_customers_cancellation_settles_what_staff_had_open(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        reservation_id, question = await asked(stage)
+async def test_a_cancellation_by_the_customer_resolves_the_open_request(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        reservation_id, request_id = await request_reservation(harness)
         cancelled = data(reservation_id, status="CANCELLED", actor=ANNA, action="CUSTOM")
-        await stage.tell(message(EventType.RESERVATION_CANCELLED, cancelled, version=2))
+        await harness.publish(message(EventType.RESERVATION_CANCELLED, cancelled, version=2))
         await eventually(lambda: frames_of(frames, "resolved"))
-        await eventually(lambda: stage.processed(2))
+        await eventually(lambda: harness.processed(2))
     ((to, frame),) = frames_of(frames, "resolved")
-    assert (to, frame["eventNotificationId"], frame["actorName"]) == (STAFF, question, "Anna Bianchi")
-    asked_rows = (
+    assert (to, frame["eventNotificationId"], frame["actorName"]) == (STAFF, request_id, "Anna Bianchi")
+    withdrawn = (
         "notification_id IN (SELECT id FROM notification_restaurant WHERE event_notification_id = "
-        f"{question}) AND outcome = 'WITHDRAWN'"
+        f"{request_id}) AND outcome = 'WITHDRAWN'"
     )
-    assert await stage.count("notification_channel_send", asked_rows) == 9
+    assert await harness.count("notification_channel_send", withdrawn) == 9
 
 
-async def test_who_decided_is_told_by_the_action_that_won_and_not_by_the_event(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        reservation_id, _ = await asked(stage)
-        await stage.pool.execute(
+async def test_a_resolved_frame_names_the_first_action_and_not_the_actor_of_the_event(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        reservation_id, _ = await request_reservation(harness)
+        await harness.pool.execute(
             "INSERT INTO notification_action (reservation_id, reservation_version, actor_id, actor_type, action_type,"
             " first_to_act) VALUES ($1, 1, 52, 'RESTAURANT_USER', 'DISMISSED', true)",
             reservation_id,
         )
         decided = data(reservation_id, status="ACCEPTED", actor=MARCO, action="CONFIRMED")
-        await stage.tell(message(EventType.RESERVATION_ACCEPTED, decided, version=2))
+        await harness.publish(message(EventType.RESERVATION_ACCEPTED, decided, version=2))
         await eventually(lambda: frames_of(frames, "resolved"))
     ((_, frame),) = frames_of(frames, "resolved")
     assert (frame["action"], frame["actorName"]) == ("DISMISSED", "Sofia Costa")
 
 
-async def test_a_notification_that_was_dismissed_is_shown_as_such_to_all(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        _, question = await asked(stage)
+async def test_a_dismissal_sends_a_frame_to_all_staff(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        _, request_id = await request_reservation(harness)
         dismissed = about_notification(
             EventType.NOTIFICATION_RESOLVED,
             audience=Audience.RESTAURANT,
             actor=MARCO,
             action="DISMISSED",
-            event_notification_id=question,
+            event_notification_id=request_id,
             shared=True,
         )
-        await stage.tell(dismissed)
+        await harness.publish(dismissed)
         await eventually(lambda: frames_of(frames, "resolved"))
-        await eventually(lambda: stage.processed(2))
+        await eventually(lambda: harness.processed(2))
     ((to, frame),) = frames_of(frames, "resolved")
     assert (to, frame["action"]) == (STAFF, "DISMISSED")
-    assert await stage.count("notification_channel_send", "outcome = 'WITHDRAWN'") == 9
+    assert await harness.count("notification_channel_send", "outcome = 'WITHDRAWN'") == 9
 
 
-async def test_what_one_read_of_a_shared_notification_is_read_on_all_their_screens(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        _, question = await asked(stage)
+async def test_reading_a_shared_notification_sends_a_frame_to_all_staff(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        _, request_id = await request_reservation(harness)
         read = about_notification(
             EventType.NOTIFICATION_READ,
             audience=Audience.RESTAURANT,
             actor=MARCO,
-            event_notification_id=question,
+            event_notification_id=request_id,
             shared=True,
         )
-        await stage.tell(read)
+        await harness.publish(read)
         await eventually(lambda: frames_of(frames, "read"))
-        await eventually(lambda: stage.processed(2))
+        await eventually(lambda: harness.processed(2))
     ((to, frame),) = frames_of(frames, "read")
     assert to == STAFF
-    assert (frame["eventNotificationId"], frame["readByUserId"]) == (question, 51)
+    assert (frame["eventNotificationId"], frame["readByUserId"]) == (request_id, 51)
 
 
-async def test_what_concerns_one_reader_reaches_their_own_tabs_only(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
+async def test_reading_an_own_notification_sends_a_frame_to_this_user_only(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
         read = about_notification(EventType.NOTIFICATION_READ, audience=Audience.CUSTOMER, actor=ANNA, up_to_id=99)
-        await stage.tell(read)
+        await harness.publish(read)
         await eventually(lambda: frames_of(frames, "read"))
-        await eventually(lambda: stage.processed(1))
+        await eventually(lambda: harness.processed(1))
     ((to, frame),) = frames_of(frames, "read")
     assert (to, frame["upToId"], frame["notificationIds"]) == (("CUSTOMER:5",), 99, None)
 
 
-async def test_a_reminder_that_waits_is_withdrawn_when_the_reservation_is_cancelled(stage: Stage) -> None:
-    async with stage.replica():
-        reservation_id = await stage.reserve(status="ACCEPTED", version=2)
+async def test_a_cancellation_withdraws_a_pending_reminder(harness: Harness) -> None:
+    async with harness.replica():
+        reservation_id = await harness.reserve(status="ACCEPTED", version=2)
         reminder = data(reservation_id, status="ACCEPTED", reminder="2h")
-        await stage.tell(message(EventType.RESERVATION_REMINDER_DUE, reminder, version=2))
-        await eventually(lambda: stage.processed(1))
-        await stage.tell(message(EventType.RESERVATION_CANCELLED, data(reservation_id, actor=ANNA), version=3))
-        await eventually(lambda: stage.processed(2))
-    assert await stage.count("notification_channel_send", "user_id = 5 AND outcome = 'WITHDRAWN'") == 3
-    assert await stage.count("notification_channel_send", "user_id = 5 AND is_sent IS NULL") == 3
+        await harness.publish(message(EventType.RESERVATION_REMINDER_DUE, reminder, version=2))
+        await eventually(lambda: harness.processed(1))
+        await harness.publish(message(EventType.RESERVATION_CANCELLED, data(reservation_id, actor=ANNA), version=3))
+        await eventually(lambda: harness.processed(2))
+    assert await harness.count("notification_channel_send", "user_id = 5 AND outcome = 'WITHDRAWN'") == 3
+    assert await harness.count("notification_channel_send", "user_id = 5 AND is_sent IS NULL") == 3
 
 
-async def test_a_question_is_settled_by_the_next_move_and_not_again_by_the_one_after_it(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        reservation_id, first = await asked(stage)
+async def test_a_request_is_resolved_by_the_next_version_only(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        reservation_id, first = await request_reservation(harness)
         for version in (2, 3):
             changed = data(reservation_id, actor=ANNA, action="CUSTOM")
-            await stage.tell(message(EventType.RESERVATION_CHANGED, changed, version=version))
-            await eventually(partial(stage.processed, version))
+            await harness.publish(message(EventType.RESERVATION_CHANGED, changed, version=version))
+            await eventually(partial(harness.processed, version))
         await eventually(lambda: len(frames_of(frames, "resolved")) == 2)
-    second = await stage.pool.fetchval(
+    second = await harness.pool.fetchval(
         "SELECT id FROM event_notification WHERE audience = 'RESTAURANT' AND aggregate_version = 2"
     )
     assert [frame["eventNotificationId"] for _, frame in frames_of(frames, "resolved")] == [first, second]

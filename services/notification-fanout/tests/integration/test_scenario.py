@@ -1,4 +1,4 @@
-"""The reference scenario, and who is told of what."""
+"""The reference scenario, and the audiences of each event."""
 
 import pytest
 
@@ -7,22 +7,22 @@ from tablebell.events import Actor, EventType
 from tablebell.people import Audience, UserType
 from tablebell.testing import eventually
 
-from .harness import SLOT, Stage, data, frames_of, message, requested
+from .harness import SLOT, Harness, data, frames_of, message, requested
 
-PEOPLE = {Audience.RESTAURANT: 3, Audience.CUSTOMER: 1, Audience.ADMIN: 2, Audience.AGENCY: 1}
+RECIPIENTS = {Audience.RESTAURANT: 3, Audience.CUSTOMER: 1, Audience.ADMIN: 2, Audience.AGENCY: 1}
 
 
-async def test_one_reservation_reaches_seven_people_by_all_their_channels(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        await stage.tell(requested(1))
-        await eventually(lambda: stage.processed(1))
+async def test_one_reservation_reaches_seven_recipients_by_all_their_channels(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        await harness.publish(requested(1))
+        await eventually(lambda: harness.processed(1))
         await eventually(lambda: len(frames) == 7)
-    assert await stage.count("notification_restaurant") == 3
-    assert await stage.count("notification") == 7
-    assert await stage.count("notification_outbox", "notification_type = 'RESTAURANT' AND status = 'PUBLISHED'") == 3
-    assert await stage.count("notification_outbox", "status = 'PUBLISHED'") == 7
-    assert await stage.count("notification_channel_send", "user_type = 'RESTAURANT_USER' AND is_sent IS NULL") == 9
-    by_channel = await stage.pool.fetch(
+    assert await harness.count("notification_restaurant") == 3
+    assert await harness.count("notification") == 7
+    assert await harness.count("notification_outbox", "notification_type = 'RESTAURANT' AND status = 'PUBLISHED'") == 3
+    assert await harness.count("notification_outbox", "status = 'PUBLISHED'") == 7
+    assert await harness.count("notification_channel_send", "user_type = 'RESTAURANT_USER' AND is_sent IS NULL") == 9
+    by_channel = await harness.pool.fetch(
         "SELECT user_type, channel_type, count(*) FROM notification_channel_send GROUP BY 1, 2 ORDER BY 1, 2"
     )
     assert [tuple(row) for row in by_channel] == [
@@ -38,17 +38,19 @@ async def test_one_reservation_reaches_seven_people_by_all_their_channels(stage:
     ]
 
 
-async def test_each_reads_it_in_their_own_language_and_the_row_has_all_that_sending_takes(stage: Stage) -> None:
-    async with stage.replica():
-        await stage.tell(requested(17))
-        await eventually(lambda: stage.processed(1))
-    titles = await stage.pool.fetch("SELECT user_id, title FROM notification_restaurant ORDER BY user_id")
+async def test_texts_are_in_the_language_of_the_recipient_and_rows_contain_everything_for_sending(
+    harness: Harness,
+) -> None:
+    async with harness.replica():
+        await harness.publish(requested(17))
+        await eventually(lambda: harness.processed(1))
+    titles = await harness.pool.fetch("SELECT user_id, title FROM notification_restaurant ORDER BY user_id")
     assert [tuple(row) for row in titles] == [
         (50, "Nuova prenotazione ricevuta"),
         (51, "Nuova prenotazione ricevuta"),
         (52, "New reservation received"),
     ]
-    row = await stage.pool.fetchrow(
+    row = await harness.pool.fetchrow(
         "SELECT * FROM notification_channel_send WHERE user_id = 52 AND channel_type = 'EMAIL'"
     )
     assert row is not None
@@ -59,59 +61,61 @@ async def test_each_reads_it_in_their_own_language_and_the_row_has_all_that_send
     assert row["headers"]["correlation_id"] == "test"
     assert row["restaurant_id"] == 10
     assert row["not_after"] == SLOT
-    push = await stage.pool.fetchval(
+    push = await harness.pool.fetchval(
         "SELECT message FROM notification_channel_send WHERE user_id = 52 AND channel_type = 'PUSH'"
     )
     assert push["data"]["reservationId"] == "17"
-    slack = await stage.pool.fetch("SELECT recipient FROM notification_channel_send WHERE channel_type = 'SLACK'")
+    slack = await harness.pool.fetch("SELECT recipient FROM notification_channel_send WHERE channel_type = 'SLACK'")
     assert {row["recipient"] for row in slack} == {"#ops"}
-    assert await stage.pool.fetchval("SELECT DISTINCT partition FROM notification_outbox") == 1
+    assert await harness.pool.fetchval("SELECT DISTINCT partition FROM notification_outbox") == 1
 
 
 @pytest.mark.parametrize("event_type", [each for each, audiences in AUDIENCES.items() if audiences])
-async def test_an_event_is_told_to_those_whom_the_contract_names(stage: Stage, event_type: EventType) -> None:
-    async with stage.replica():
-        await stage.tell(message(event_type, data(1, reminder="2h"), version=2))
-        await eventually(lambda: stage.processed(1))
-    rows = await stage.pool.fetch("SELECT notification_type, count(*) FROM notification_outbox GROUP BY 1")
-    assert {row[0]: row[1] for row in rows} == {audience: PEOPLE[audience] for audience in AUDIENCES[event_type]}
+async def test_an_event_notifies_the_audiences_of_the_contract(harness: Harness, event_type: EventType) -> None:
+    async with harness.replica():
+        await harness.publish(message(event_type, data(1, reminder="2h"), version=2))
+        await eventually(lambda: harness.processed(1))
+    rows = await harness.pool.fetch("SELECT notification_type, count(*) FROM notification_outbox GROUP BY 1")
+    assert {row[0]: row[1] for row in rows} == {audience: RECIPIENTS[audience] for audience in AUDIENCES[event_type]}
 
 
-async def test_a_reservation_without_an_agency_concerns_none(stage: Stage) -> None:
-    async with stage.replica():
-        await stage.tell(requested(1, agency_id=None, customer_id=6))
-        await eventually(lambda: stage.processed(1))
-    assert await stage.count("notification_agency") == 0
-    assert await stage.count("event_notification", "audience = 'AGENCY'") == 0
-    assert await stage.count("notification") == 6
+async def test_a_reservation_without_an_agency_notifies_no_agency(harness: Harness) -> None:
+    async with harness.replica():
+        await harness.publish(requested(1, agency_id=None, customer_id=6))
+        await eventually(lambda: harness.processed(1))
+    assert await harness.count("notification_agency") == 0
+    assert await harness.count("event_notification", "audience = 'AGENCY'") == 0
+    assert await harness.count("notification") == 6
 
 
-async def test_each_audience_sees_only_what_it_may(stage: Stage) -> None:
+async def test_each_audience_sees_only_its_fields(harness: Harness) -> None:
     marco = Actor(user_type=UserType.RESTAURANT_USER, user_id=51, name="Marco Riva")
     reservation = data(1, note="peanut allergy", actor=marco, action="REJECTED", status="CANCELLED")
-    async with stage.live_updates() as frames, stage.replica():
-        await stage.tell(message(EventType.RESERVATION_CANCELLED, reservation | {"unheardOf": "secret"}, version=2))
+    async with harness.live_updates() as frames, harness.replica():
+        await harness.publish(
+            message(EventType.RESERVATION_CANCELLED, reservation | {"unknownField": "secret"}, version=2)
+        )
         await eventually(lambda: len(frames) == 7)
-        await eventually(lambda: stage.processed(1))
-    rows = await stage.pool.fetch("SELECT audience, properties FROM event_notification")
+        await eventually(lambda: harness.processed(1))
+    rows = await harness.pool.fetch("SELECT audience, properties FROM event_notification")
     stored = {row["audience"]: row["properties"] for row in rows}
     live = {to.rpartition(":")[0]: frame["properties"] for (to,), frame in frames_of(frames, "notification")}
     for audience in Audience:
         assert live[audience.user_type] == stored[audience]
         assert stored[audience]["customerName"] == "Anna Bianchi"
-    assert {audience for audience, seen in stored.items() if "peanut" in str(seen)} == {"RESTAURANT", "CUSTOMER"}
-    assert {audience for audience, seen in stored.items() if "Marco" in str(seen)} == {"RESTAURANT", "ADMIN"}
+    assert {audience for audience, fields in stored.items() if "peanut" in str(fields)} == {"RESTAURANT", "CUSTOMER"}
+    assert {audience for audience, fields in stored.items() if "Marco" in str(fields)} == {"RESTAURANT", "ADMIN"}
     assert "secret" not in str(stored)
-    told = await stage.pool.fetch("SELECT user_type, message FROM notification_channel_send")
-    assert {row["user_type"] for row in told if "peanut" in str(row["message"])} == {"RESTAURANT_USER", "CUSTOMER"}
+    sends = await harness.pool.fetch("SELECT user_type, message FROM notification_channel_send")
+    assert {row["user_type"] for row in sends if "peanut" in str(row["message"])} == {"RESTAURANT_USER", "CUSTOMER"}
 
 
-async def test_the_live_frame_is_what_the_inbox_shows(stage: Stage) -> None:
-    async with stage.live_updates() as frames, stage.replica():
-        await stage.tell(requested(1))
+async def test_a_live_frame_equals_the_notification_in_the_inbox(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        await harness.publish(requested(1))
         await eventually(lambda: len(frames) == 7)
     ((_, frame),) = [each for each in frames_of(frames, "notification") if each[0] == ("RESTAURANT_USER:50",)]
-    row = await stage.pool.fetchrow(
+    row = await harness.pool.fetchrow(
         "SELECT n.*, e.properties AS data FROM notification AS n JOIN event_notification AS e"
         " ON e.id = n.event_notification_id WHERE user_id = 50"
     )

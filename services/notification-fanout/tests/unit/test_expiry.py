@@ -1,4 +1,4 @@
-"""Until when it is of use to be told."""
+"""When notifications expire, and which are urgent."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -23,18 +23,18 @@ HOUR = timedelta(hours=1)
         (EventType.RESERVATION_VISIT_ENDED, SLOT + timedelta(days=3)),
     ],
 )
-def test_each_event_has_its_own_end(event_type: EventType, expected: datetime) -> None:
+def test_each_event_type_has_its_own_expiry(event_type: EventType, expected: datetime) -> None:
     assert not_after(event_type, DATA, SLOT - timedelta(days=5)) == expected
 
 
-def test_the_second_reminder_is_useless_after_the_slot() -> None:
+def test_the_second_reminder_expires_at_the_slot() -> None:
     data = DATA.model_copy(update={"reminder": "2h"})
     assert not_after(EventType.RESERVATION_REMINDER_DUE, data, SLOT - timedelta(days=30)) == SLOT
 
 
-def test_what_happens_at_the_last_minute_has_an_hour_to_arrive() -> None:
-    happened = SLOT - timedelta(minutes=5)
-    assert not_after(EventType.RESERVATION_CANCELLED, DATA, happened) == happened + HOUR
+def test_a_last_minute_event_expires_an_hour_after_it_occurred() -> None:
+    occurred_at = SLOT - timedelta(minutes=5)
+    assert not_after(EventType.RESERVATION_CANCELLED, DATA, occurred_at) == occurred_at + HOUR
 
 
 def test_only_a_cancellation_close_to_the_slot_is_urgent() -> None:

@@ -1,4 +1,4 @@
-"""What a listener understands, and what it never can."""
+"""Valid messages become events, invalid ones Poison."""
 
 import time
 from typing import Any
@@ -29,14 +29,14 @@ def delivered(content: bytes, **headers: Any) -> ReceivedMessage:
     return ReceivedMessage(1, content, "", None, None, None, headers, redelivered=False, received=time.monotonic())
 
 
-def test_a_reservations_event_is_understood_with_the_ids_that_came_with_it() -> None:
+def test_a_reservation_event_is_parsed_with_its_correlation() -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     incoming = parse_message(delivered(orjson.dumps(body()), traceparent=trace))
     assert isinstance(incoming, ReservationEvent)
     assert incoming.correlation.as_headers() == {"correlation_id": "abc", "traceparent": trace}
 
 
-def test_a_notifications_event_is_understood() -> None:
+def test_a_notification_event_is_parsed() -> None:
     data = {
         "audience": "CUSTOMER",
         "actor": {"userType": "CUSTOMER", "userId": 5, "name": "A"},
@@ -46,9 +46,9 @@ def test_a_notifications_event_is_understood() -> None:
     assert isinstance(incoming, NotificationEvent)
 
 
-def test_who_types_the_letters_of_a_nul_is_understood() -> None:
-    typed = body(data=body()["data"] | {"note": r"\u0000"})
-    assert isinstance(parse_message(delivered(orjson.dumps(typed))), ReservationEvent)
+def test_a_note_with_the_characters_of_an_escaped_nul_is_parsed() -> None:
+    message = body(data=body()["data"] | {"note": r"\u0000"})
+    assert isinstance(parse_message(delivered(orjson.dumps(message))), ReservationEvent)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_who_types_the_letters_of_a_nul_is_understood() -> None:
         (orjson.dumps(body(data=body()["data"] | {"slotTime": "2026-11-20T20:30:00"})), "offset"),
     ],
 )
-def test_what_cannot_be_understood_says_why(content: bytes, reason: str) -> None:
+def test_an_invalid_message_is_poison_with_a_reason(content: bytes, reason: str) -> None:
     poison = parse_message(delivered(content))
     assert isinstance(poison, Poison)
     assert reason in poison.reason

@@ -1,4 +1,4 @@
-"""store.py and queries.sql belong together."""
+"""store.py matches queries.sql."""
 
 import inspect
 

@@ -1,9 +1,9 @@
--- The listeners: a batch of events becomes everything that follows from it. $1 has one element per event, whatever the
--- number of people concerned: they are found and written here, without a round trip for any of them.
+-- The listeners. $1 has one element per event. The statements find the recipients themselves, so the number of round
+-- trips does not depend on the number of recipients.
 
 -- name: append_processed_events
--- Which events are known (their restaurant and customer exist), and which of those are new to this listener. A replica
--- that handles the same events at this moment is waited for: afterwards they are not new.
+-- Returns which events are known (their restaurant and customer exist), and which of those are new to this listener.
+-- Waits for a replica that handles the same events; they are not new afterwards.
 -- $1 event ids · $2 restaurants or NULL · $3 customers or NULL · $4 listener
 WITH given AS MATERIALIZED (
     SELECT event_id,
@@ -15,7 +15,7 @@ WITH given AS MATERIALIZED (
     SELECT event_id, $4
       FROM given
      WHERE is_known
-     ORDER BY event_id  -- one order for everybody: two replicas with the same events never wait for each other in a ring
+     ORDER BY event_id  -- the same order in every replica prevents deadlocks
     ON CONFLICT DO NOTHING
     RETURNING event_id
 )
@@ -24,20 +24,21 @@ SELECT given.event_id, given.is_known, new.event_id IS NOT NULL AS is_new
   LEFT JOIN new USING (event_id)
 
 -- name: append_notifications
--- What happened, who is told, and L1, in the order of $1. texts holds the title and the body in every language. What was
--- planned for a reservation that is not as it was then (cancelled, another time) is told to nobody.
+-- Writes event_notification, notification and L1 in the order of $1. texts holds the title and body in every language;
+-- a recipient gets those of their locale. Skips scheduled events whose reservation is not accepted or has another time.
 -- $1 the events, as a JSON array of objects · $2 audience · $3 user type
 WITH given AS MATERIALIZED (
     SELECT *
       FROM jsonb_to_recordset($1) AS event (
                position integer, event_id uuid, event_type text, reservation_id bigint, restaurant_id bigint,
                customer_id bigint, agency_id bigint, aggregate_version integer, slot_time timestamptz, shared boolean,
-               planned boolean, properties jsonb, headers jsonb, texts jsonb)
-     WHERE NOT (planned AND EXISTS (SELECT
-                                      FROM reservation
-                                     WHERE reservation.id = event.reservation_id
-                                       AND (reservation.status <> 'ACCEPTED' OR reservation.slot_time <> event.slot_time)))
-), concerned AS (
+               scheduled boolean, properties jsonb, headers jsonb, texts jsonb)
+     WHERE NOT (scheduled AND EXISTS (SELECT
+                                        FROM reservation
+                                       WHERE reservation.id = event.reservation_id
+                                         AND (reservation.status <> 'ACCEPTED'
+                                              OR reservation.slot_time <> event.slot_time)))
+), recipient AS (
     SELECT position, id AS user_id, locale
       FROM given JOIN restaurant_users USING (restaurant_id)
      WHERE $3 = 'RESTAURANT_USER'
@@ -58,14 +59,14 @@ WITH given AS MATERIALIZED (
                                     properties, headers, shared_read)
     SELECT event_id, event_type, $2, reservation_id, restaurant_id, aggregate_version, properties, headers, shared
       FROM given
-     WHERE EXISTS (SELECT FROM concerned WHERE concerned.position = given.position)
+     WHERE EXISTS (SELECT FROM recipient WHERE recipient.position = given.position)
      ORDER BY position
-    ON CONFLICT (event_id, audience) DO NOTHING  -- published again, long after its row of processed_event was purged
+    ON CONFLICT (event_id, audience) DO NOTHING  -- republished after its row of processed_event was purged
     RETURNING id, event_id
-), told AS (
+), created AS (
     INSERT INTO notification (event_notification_id, user_id, user_type, title, body)
     SELECT event.id, user_id, $3, text ->> 0, text ->> 1
-      FROM concerned
+      FROM recipient
       JOIN given USING (position)
       JOIN event USING (event_id)
      CROSS JOIN LATERAL (SELECT coalesce(texts -> left(lower(locale), 2), texts -> 'it')) AS chosen (text)
@@ -73,19 +74,19 @@ WITH given AS MATERIALIZED (
     RETURNING id, event_notification_id
 ), outbox AS (
     INSERT INTO notification_outbox (notification_id, notification_type, partition)
-    SELECT told.id, $2, abs(reservation_id % 16)
-      FROM told
-      JOIN event ON event.id = told.event_notification_id
+    SELECT created.id, $2, abs(reservation_id % 16)
+      FROM created
+      JOIN event ON event.id = created.event_notification_id
       JOIN given USING (event_id)
-     ORDER BY told.id
+     ORDER BY created.id
     RETURNING id
 )
 SELECT (SELECT count(*) FROM outbox) AS created,
        (SELECT count(*)
           FROM given
-         WHERE NOT planned
-           -- The highest version of each, rather than whether there is a higher one: that would be planned as a join with
-           -- the whole history, as long as that is short, and stay so when it is long.
+         WHERE NOT scheduled
+           -- max() instead of EXISTS: EXISTS is planned as a join with the whole history while that is short, and the
+           -- cached plan remains when it is long.
            AND aggregate_version < (SELECT max(later.aggregate_version)
                                       FROM event_notification AS later
                                      WHERE later.reservation_id = given.reservation_id
@@ -93,37 +94,37 @@ SELECT (SELECT count(*) FROM outbox) AS created,
                                        AND later.event_type NOT IN ('RESERVATION_REMINDER_DUE',
                                                                     'RESERVATION_VISIT_ENDED'))) AS late
 
--- name: lock_outdated
--- What was told of reservations before they moved on. The lock makes an expansion of the same notification happen before
--- (its rows are withdrawn next) or after (it sees that the reservation has moved on).
+-- name: lock_earlier
+-- The notifications of earlier versions. The lock orders this transaction and the expansion of the same notification:
+-- rows expanded before are withdrawn next, an expansion afterwards sees the later version.
 -- $1 reservations · $2 their new versions · $3 audience · $4 event types, or NULL for all
-SELECT told.id, told.reservation_id, told.aggregate_version
-  FROM event_notification AS told
-  JOIN unnest($1::bigint[], $2::integer[]) AS moved (reservation_id, version)
-    ON told.reservation_id = moved.reservation_id AND told.aggregate_version < moved.version
- WHERE told.audience = $3
-   AND ($4::text[] IS NULL OR told.event_type = ANY ($4))
- ORDER BY told.id
-   FOR NO KEY UPDATE OF told
+SELECT earlier.id, earlier.reservation_id, earlier.aggregate_version
+  FROM event_notification AS earlier
+  JOIN unnest($1::bigint[], $2::integer[]) AS latest (reservation_id, version)
+    ON earlier.reservation_id = latest.reservation_id AND earlier.aggregate_version < latest.version
+ WHERE earlier.audience = $3
+   AND ($4::text[] IS NULL OR earlier.event_type = ANY ($4))
+ ORDER BY earlier.id
+   FOR NO KEY UPDATE OF earlier
 
--- name: find_recipients
--- Who was told, and still may see it.
+-- name: find_frame_recipients
+-- The recipients who still may see the notification.
 -- $1 event_notification ids
 SELECT event_notification_id, user_type, user_id
   FROM own_notification
  WHERE event_notification_id = ANY ($1::bigint[])
  ORDER BY event_notification_id, user_id
 
--- The expander: L1 becomes L2 and live frames.
+-- The expander.
 
 -- name: lock_events
--- What happened, for a batch of L1. The lock is what a decision on the same notification waits for, or we for it; what
--- was decided is therefore looked up by a later statement, which sees what the wait was for.
+-- The event notifications of a batch of L1. The lock waits for a concurrent decision on the same notification. The
+-- decision is read by a later statement, because this one's snapshot is older than the wait.
 -- $1 notification ids · $2 their user types
 SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers, shared_read,
        is_read, read_by_user_id, created_at
   FROM event_notification
- WHERE id = ANY (ARRAY(  -- a list to look up, not a join to plan
+ WHERE id = ANY (ARRAY(  -- an array keeps the planner from choosing a join
            SELECT DISTINCT event_notification_id
              FROM notification
              JOIN unnest($1::bigint[], $2::text[]) AS claimed (id, user_type) USING (id, user_type)))
@@ -131,10 +132,11 @@ SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_versio
    FOR SHARE
 
 -- name: find_resolutions
--- Who settled it first, whether the reservation has moved on since it was told, and what the same audience was told next.
+-- The first action on each event notification, whether its reservation has a later version, and the next event with a
+-- notification for the same audience.
 -- $1 event_notification ids
 SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, action.created_at AS acted_at,
-       reservation.version > event.aggregate_version AS has_moved_on, reservation.version,
+       reservation.version > event.aggregate_version AS has_later_version, reservation.version,
        next.event_type AS next_event_type, next.aggregate_version AS next_version
   FROM event_notification AS event
   LEFT JOIN reservation ON reservation.id = event.reservation_id
@@ -158,24 +160,24 @@ SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, 
   ) AS next ON true
  WHERE event.id = ANY ($1::bigint[])
 
--- name: find_readers
--- The people behind a batch of L1: their copy of the notification, their addresses and their wishes.
+-- name: find_recipients
+-- The recipients of a batch of L1: notification, addresses and preferences.
 -- $1 notification ids · $2 their user types
-SELECT told.id, told.event_notification_id, told.user_type, told.user_id, told.title, told.body, told.properties, told.is_read,
-       told.created_at, person.name, person.email, person.phone, person.fcm_token, person.locale, person.timezone,
+SELECT own.id, own.event_notification_id, own.user_type, own.user_id, own.title, own.body, own.properties, own.is_read,
+       own.created_at, person.name, person.email, person.phone, person.fcm_token, person.locale, person.timezone,
        person.restaurant_id, person.agency_id,
-       wish.channels, wish.event_types, wish.quiet_from, wish.quiet_until,
+       preference.channels, preference.event_types, preference.quiet_from, preference.quiet_until,
        (SELECT jsonb_object_agg(channel_type, jsonb_build_array(address, reason))
-          FROM undeliverable_address AS dead
-         WHERE dead.user_type = told.user_type AND dead.user_id = told.user_id AND dead.silences) AS undeliverable,
+          FROM undeliverable_address AS mark
+         WHERE mark.user_type = own.user_type AND mark.user_id = own.user_id AND mark.silences) AS undeliverable,
        now() AS now
   FROM unnest($1::bigint[], $2::text[]) AS claimed (id, user_type)
-  JOIN notification AS told USING (id, user_type)
+  JOIN notification AS own USING (id, user_type)
   JOIN person USING (user_type, user_id)
-  LEFT JOIN notification_preference AS wish USING (user_type, user_id)
+  LEFT JOIN notification_preference AS preference USING (user_type, user_id)
 
 -- name: append_channel_sends
--- L2 for a whole batch. What an expansion before us wrote stays as it is: it may have been sent already.
+-- L2 of a batch. Rows of an earlier expansion stay unchanged: they may have been sent already.
 -- $1 the rows, as a JSON array of objects
 INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
                                        aggregate_version, recipient, message, headers, is_sent, outcome, last_error,
@@ -185,19 +187,19 @@ SELECT notification_id, channel_type, user_type, user_id, restaurant_id, reserva
        coalesce(next_attempt_at, clock_timestamp()), not_after
   FROM jsonb_to_recordset($1) AS row (
            notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint,
-           reservation_id bigint, aggregate_version integer, recipient text, message jsonb, headers jsonb, is_sent boolean,
-           outcome text, last_error text, next_attempt_at timestamptz, not_after timestamptz)
+           reservation_id bigint, aggregate_version integer, recipient text, message jsonb, headers jsonb,
+           is_sent boolean, outcome text, last_error text, next_attempt_at timestamptz, not_after timestamptz)
 ON CONFLICT (notification_id, channel_type) DO NOTHING
 RETURNING channel_type, coalesce(outcome, 'OPEN') AS outcome
 
--- Live frames that RabbitMQ did not take.
+-- Live frames that RabbitMQ did not confirm.
 
 -- name: append_live_frame
 -- $1 the message
 INSERT INTO live_frame (message) VALUES ($1)
 
 -- name: lock_live_frames
--- One replica publishes them at a time, so that they go out in order; the lock goes with the transaction.
+-- One replica publishes at a time, which keeps the order. The lock ends with the transaction.
 SELECT pg_try_advisory_xact_lock(hashtext('notification-fanout live frames'))
 
 -- name: list_live_frames
@@ -220,12 +222,12 @@ ON CONFLICT (listener) DO UPDATE SET requested_at = clock_timestamp()
 SELECT requested_at FROM listener_catch_up WHERE listener = $1
 
 -- name: finish_catch_up
--- Unless it has been requested again meanwhile. $1 listener · $2 when it was requested
+-- Keeps a request that was repeated in the meantime. $1 listener · $2 when it was requested
 DELETE FROM listener_catch_up WHERE listener = $1 AND requested_at = $2
 
 -- name: list_unprocessed_events
--- In the order in which they were committed. What the relay is publishing counts too: the broker may have confirmed it
--- already while the queue was missing. $1 listener · $2 how far back · $3 after this id · $4 limit
+-- In the order of their ids. PROCESSING events are included: the broker may have confirmed them while the queue was
+-- missing. $1 listener · $2 how far back · $3 after this id · $4 limit
 SELECT id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload::text AS payload, headers,
        created_at
   FROM event_outbox AS event
@@ -236,10 +238,10 @@ SELECT id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version
  ORDER BY id
  LIMIT $4
 
--- Housekeeping.
+-- Purging.
 
 -- name: lock_purge
--- One replica cleans up at a time; the lock goes with the transaction.
+-- One replica purges at a time. The lock ends with the transaction.
 SELECT pg_try_advisory_xact_lock(hashtext('notification-fanout purge'))
 
 -- name: purge_processed_events

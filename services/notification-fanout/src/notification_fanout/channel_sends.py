@@ -1,0 +1,71 @@
+"""Builds the L2 rows of a notification: one per durable channel, each pending, skipped or withdrawn with its reason."""
+
+from typing import Any
+
+from notification_fanout import notifications
+from notification_fanout.audience import channels_for
+from notification_fanout.channels import DeliveryContext, Recipient, Send, plan
+from notification_fanout.expiry import is_urgent, not_after
+from notification_fanout.language import language_of
+from notification_fanout.notifications import EventNotification, Row
+from notification_fanout.render import NotificationRenderer, Text
+
+
+class RendererCache:
+    """The renderers of a batch: recipients of the same event in the same language share one."""
+
+    def __init__(self) -> None:
+        self._renderers: dict[tuple[int, str, Text], NotificationRenderer] = {}
+
+    def renderer(self, event: EventNotification, row: Row) -> NotificationRenderer:
+        """The renderer takes title and body from the notification, where the listener stored them."""
+        language, text = language_of(row["locale"]), Text(row["title"], row["body"])
+        # The text is part of the key: a recipient may have changed their locale since it was stored.
+        key = event.id, language.code, text
+        if key not in self._renderers:
+            self._renderers[key] = NotificationRenderer(event.event_type, event.audience, language, event.data, text)
+        return self._renderers[key]
+
+
+def channel_sends(
+    row: Row, recipient: Recipient, event: EventNotification, renderers: RendererCache
+) -> list[dict[str, Any]]:
+    """`row` is the row of find_recipients that `recipient` was built from."""
+    data, withdrawn = event.data, event.withdrawn_because or notifications.access_lost_because(row, event)
+    context = DeliveryContext(
+        event_type=event.event_type,
+        allowed=channels_for(event.event_type),
+        now=row["now"],
+        not_after=not_after(event.event_type, data, event.occurred_at),
+        urgent=is_urgent(event.event_type, data, event.occurred_at),
+    )
+    renderer = renderers.renderer(event, row)
+    ids = {
+        "notificationId": str(row["id"]),
+        "eventNotificationId": str(event.id),
+        "reservationId": str(event.reservation_id),
+        "eventType": str(event.event_type),
+    }
+    sends = []
+    for decision in plan(recipient, context):
+        send: dict[str, Any] = {
+            "notification_id": row["id"],
+            "channel_type": decision.channel,
+            "user_type": row["user_type"],
+            "user_id": row["user_id"],
+            "restaurant_id": event.restaurant_id,
+            "reservation_id": event.reservation_id,
+            "aggregate_version": event.version,
+            "recipient": decision.address,
+            "message": renderer.message(decision.channel, row["name"], ids).model_dump(),
+            "headers": event.headers,
+            "not_after": context.not_after,
+        }
+        if isinstance(decision, Send) and withdrawn is None:
+            send["next_attempt_at"] = decision.not_before if decision.not_before > context.now else None
+        elif isinstance(decision, Send):
+            send |= {"is_sent": False, "outcome": "WITHDRAWN", "last_error": withdrawn}
+        else:
+            send |= {"is_sent": False, "outcome": "SKIPPED", "last_error": decision.reason}
+        sends.append(send)
+    return sends
