@@ -1,7 +1,7 @@
 """When to try again, and when to give up. Pure."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Self
 
@@ -33,3 +33,22 @@ class RetryPolicy:
         """How long to wait after so many failures, spread so that what failed together does not return together."""
         pause = self.pauses[min(failures, len(self.pauses)) - 1]
         return pause * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - spreading load, not hiding anything
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Pauses between attempts to reach a server: each one doubles, up to `longest`. All values are in seconds."""
+
+    first: float = 0.2
+    longest: float = 2.0
+    _following: float | None = field(default=None, init=False)
+
+    def next(self) -> float:
+        """The pause after one more failure in a row."""
+        pause = min(self.longest, self.first if self._following is None else self._following)
+        self._following = 2 * pause
+        return pause
+
+    def reset(self) -> None:
+        """Start again at `first`: an attempt succeeded."""
+        self._following = None

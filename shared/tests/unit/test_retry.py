@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from tablebell.retry import RetryPolicy
+from tablebell.retry import Backoff, RetryPolicy
 
 SECOND = timedelta(seconds=1)
 
@@ -29,3 +29,14 @@ def test_jitter_spreads_pauses_and_keeps_within_its_bounds() -> None:
 def test_a_policy_that_makes_no_sense_is_refused(attempts: int, pauses: tuple[timedelta, ...], jitter: float) -> None:
     with pytest.raises(ValueError, match="a retry policy needs"):
         RetryPolicy(attempts, pauses, jitter)
+
+
+def test_a_backoff_doubles_up_to_its_longest_pause_and_starts_again_after_a_success() -> None:
+    backoff = Backoff(first=0.25, longest=2.0)
+    assert [backoff.next() for _ in range(6)] == [0.25, 0.5, 1.0, 2.0, 2.0, 2.0]
+    backoff.reset()
+    assert backoff.next() == 0.25
+
+
+def test_a_first_pause_above_the_longest_is_cut() -> None:
+    assert Backoff(first=5.0, longest=2.0).next() == 2.0
