@@ -35,8 +35,8 @@ async def test_an_unroutable_event_is_a_failure_that_says_so(
 @pytest.mark.parametrize(
     ("columns", "error"),
     [
-        ({"event_type": ""}, "event_type has to be 1 to 255 bytes long, and has 0"),
-        ({"event_type": "RESERVATION_" + "X" * 300}, "event_type has to be 1 to 255 bytes long, and has 312"),
+        ({"event_type": ""}, "event_type must be 1 to 255 bytes long, not 0"),
+        ({"event_type": "RESERVATION_" + "X" * 300}, "event_type must be 1 to 255 bytes long, not 312"),
         ({"payload": {"note": "x" * 5_000_000}}, "the message would have 5000"),
     ],
     ids=["no type", "long type", "huge payload"],

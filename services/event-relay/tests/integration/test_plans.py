@@ -18,7 +18,7 @@ INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, 
 SELECT 'RESERVATION_REMINDER_DUE', number, 2, '{}', now() + number * interval '1 minute'
   FROM generate_series(1, 5000) AS number
 """
-QUESTIONS: dict[str, list[Any]] = {"look_ahead": [list(range(16)), START.due, START.id], "measure_lag": []}
+QUESTIONS: dict[str, list[Any]] = {"find_next_due": [list(range(16)), START.due, START.id], "measure_lag": []}
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

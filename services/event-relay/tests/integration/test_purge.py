@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from event_relay import store
-from event_relay.purge import BITE, Purge
+from event_relay.purge import PURGE_BATCH, Purge
 from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually
@@ -37,7 +37,7 @@ def purge_of(pool: Pool) -> Purge:
 async def test_a_relay_deletes_what_is_past_its_retention_in_bounded_bites_and_leaves_the_rest(
     database: Database, amqp_url: SecretStr, source: Source, pool: Pool
 ) -> None:
-    await pool.execute(FILL, BITE + 500, "PUBLISHED", EIGHT_DAYS)
+    await pool.execute(FILL, PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
     await pool.execute(FILL, 30, "PUBLISHED", SIX_DAYS)
     await pool.execute(FILL, 20, "DEAD", EIGHT_DAYS)
     async with running_relay(database, amqp_url, relay_purge_seconds=0.2, retention_days=7):
@@ -51,7 +51,7 @@ async def purged(source: Source, expected: dict[str, int]) -> bool:
 
 
 async def test_one_bite_is_bounded(database: Database, source: Source, pool: Pool) -> None:
-    await pool.execute(FILL, BITE + 500, "PUBLISHED", EIGHT_DAYS)
+    await pool.execute(FILL, PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
     async with open_pool(database.url_of("event_relay"), "test", size=2) as own:
         assert await purge_of(own).run_once() is True
         assert await source.statuses() == {"PUBLISHED": 500}
@@ -98,7 +98,7 @@ async def test_a_relay_that_always_has_something_in_flight_purges_all_the_same(
     database: Database, amqp_url: SecretStr, source: Source, pool: Pool
 ) -> None:
     await bind_queue(amqp_url)
-    await pool.execute(FILL, 2 * BITE + 500, "PUBLISHED", EIGHT_DAYS)
+    await pool.execute(FILL, 2 * PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
     await source.commit(event(1, 1))
     async with held_up(amqp_url) as url, running_relay(database, url, relay_purge_seconds=0.2, retention_days=7):
         await eventually(lambda: source.all_are("PROCESSING"), within=8)

@@ -63,8 +63,8 @@ def row(aggregate: int, version: int):
 def deliver(
     publisher: OrderedPublisher, *rows: object, claimed_at: float | None = None, token: UUID | None = None
 ) -> asyncio.Task[BatchResult]:
-    batch = Batch(token or publisher.token, rows, START, more=False)  # type: ignore[arg-type]
-    return asyncio.create_task(publisher.deliver(batch, claimed_at or time.monotonic()))
+    batch = Batch(token or publisher.claim_token, rows, START, more=False)  # type: ignore[arg-type]
+    return asyncio.create_task(publisher.publish_batch(batch, claimed_at or time.monotonic()))
 
 
 async def test_a_message_that_the_client_library_cannot_encode_fails_alone(
@@ -74,11 +74,11 @@ async def test_a_message_that_the_client_library_cannot_encode_fails_alone(
     await eventually(lambda: len(broker.published) == 2)
     broker.fail(1, 1, ValueError("no such type"))
     broker.answer(2, 1, Confirmed())
-    report = await delivery
-    assert report.confirmed == [201]
-    (failure,) = report.failed
+    result = await delivery
+    assert result.confirmed == [201]
+    (failure,) = result.failed
     assert (failure.id, failure.error) == (101, "unpublishable: ValueError: no such type")
-    assert [failure.id for failure in report.put_back] == [102]
+    assert [failure.id for failure in result.released] == [102]
 
 
 async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_else_does(
@@ -108,7 +108,7 @@ async def test_a_batch_may_be_done_before_the_one_before_it(publisher: OrderedPu
     broker.answer(2, 2, Confirmed())
     assert sorted((await first).confirmed) == [101, 201]
     assert (await third).confirmed == [202]
-    assert not publisher._lines
+    assert not publisher._lanes
 
 
 @pytest.mark.parametrize("outcome", [Rejected("unroutable"), Unreachable("away")])
@@ -121,8 +121,8 @@ async def test_what_follows_a_failure_in_the_batch_before_is_put_back_unsent(
     await eventually(lambda: broker.published == [(1, 1)])
     broker.answer(1, 1, outcome)
     await first
-    assert [failure.id for failure in (await second).put_back] == [102, 103]
-    assert [failure.id for failure in (await third).put_back] == [104]
+    assert [failure.id for failure in (await second).released] == [102, 103]
+    assert [failure.id for failure in (await third).released] == [104]
     assert broker.published == [(1, 1)]
 
 
@@ -131,19 +131,19 @@ async def test_what_follows_a_batch_that_ran_out_of_time_is_put_back_unsent(
 ) -> None:
     first = deliver(publisher, row(1, 1), claimed_at=time.monotonic() - 4.9)
     second = deliver(publisher, row(1, 2))
-    token = publisher.token
+    token = publisher.claim_token
     assert "no confirm" in ((await first).outage or "")
-    assert [failure.id for failure in (await second).put_back] == [102]
+    assert [failure.id for failure in (await second).released] == [102]
     assert broker.published == [(1, 1)]
-    assert publisher.token != token
+    assert publisher.claim_token != token
 
 
 async def test_a_batch_whose_time_was_over_before_it_began_is_put_back_unsent(
     publisher: OrderedPublisher, broker: Broker
 ) -> None:
     """As after a stop of the whole process between the claim and the delivery."""
-    report = await deliver(publisher, row(1, 1), row(2, 1), claimed_at=time.monotonic() - 60)
-    assert sorted(failure.id for failure in report.put_back) == [101, 201]
+    result = await deliver(publisher, row(1, 1), row(2, 1), claimed_at=time.monotonic() - 60)
+    assert sorted(failure.id for failure in result.released) == [101, 201]
     assert broker.published == []
 
 
@@ -154,9 +154,9 @@ async def test_a_batch_whose_time_runs_out_while_the_process_stands_still_goes_n
     await eventually(lambda: broker.published == [(1, 1)])
     broker.answer(1, 1, Confirmed())
     time.sleep(0.2)  # noqa: ASYNC251 - the whole process stands still; the confirm has arrived meanwhile
-    report = await delivering
+    result = await delivering
     assert broker.published == [(1, 1)]
-    assert {failure.id for failure in report.put_back} >= {102}
+    assert {failure.id for failure in result.released} >= {102}
 
 
 @pytest.mark.parametrize("outcome", [Rejected("unroutable"), Unreachable("away")])
@@ -164,14 +164,14 @@ async def test_what_was_claimed_behind_what_failed_meanwhile_is_put_back_unsent(
     publisher: OrderedPublisher, broker: Broker, outcome: PublishOutcome
 ) -> None:
     """Its claim took version 1 for one on its way, and nothing of that is left in the courier when it comes back."""
-    claimed_with = publisher.token
+    claimed_with = publisher.claim_token
     first = deliver(publisher, row(1, 1), row(2, 1))
     second = deliver(publisher, row(1, 2))
     await eventually(lambda: broker.published == [(1, 1), (2, 1)])
     broker.answer(1, 1, outcome)
-    assert [failure.id for failure in (await second).put_back] == [102], "the first batch is not on record yet"
+    assert [failure.id for failure in (await second).released] == [102], "the first batch is not on record yet"
     third = await deliver(publisher, row(1, 3), row(3, 1), token=claimed_with)
-    assert [failure.id for failure in third.put_back] == [103, 301]
+    assert [failure.id for failure in third.released] == [103, 301]
     broker.answer(2, 1, Confirmed())
     assert (await first).confirmed == [201]
     assert broker.published == [(1, 1), (2, 1)]
@@ -184,4 +184,4 @@ async def test_nothing_is_remembered_of_a_line_that_has_ended(publisher: Ordered
     assert (await deliver(publisher, row(1, 2))).confirmed == [102], (
         "what the claim lets through is no longer held back"
     )
-    assert not publisher._lines
+    assert not publisher._lanes
