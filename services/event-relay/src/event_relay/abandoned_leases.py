@@ -1,4 +1,4 @@
-"""Releases the leases that the previous owner of a partition left behind, so that nobody waits for their expiry.
+"""Releases the leases that the previous owner of a partition left behind, so that their events are published at once.
 
 This runs when partitions are acquired, before anything of them is published. It never fails because of a row: a row
 that cannot be released is buried with the reason, and a row that cannot be buried stays leased until its lease

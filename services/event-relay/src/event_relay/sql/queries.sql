@@ -32,8 +32,7 @@ SELECT id
  ORDER BY id
 
 -- name: release_abandoned
--- Ends the leases of the previous owner, so that nobody waits for their expiry. If that owner still runs, it can record
--- nothing without its token.
+-- Ends the leases of the previous owner before they expire. If it still runs, it can record nothing without its token.
 -- $1 ids
 UPDATE event_outbox
    SET status = CASE WHEN retry_count > 0 THEN 'FAILED' ELSE 'PENDING' END, lease_token = NULL, lease_until = NULL
