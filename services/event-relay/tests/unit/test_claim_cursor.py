@@ -1,4 +1,4 @@
-"""When the claims go on, and when they go back."""
+"""When the cursor advances, and when it moves back."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,26 +29,26 @@ def claim(cursor: ClaimCursor, claimed: Batch) -> bool:
     return cursor.end_claim(claimed)
 
 
-def test_while_there_is_more_the_next_claim_goes_on_where_the_last_one_ended() -> None:
+def test_while_there_is_more_the_next_claim_continues_where_the_last_one_ended() -> None:
     cursor = ClaimCursor()
     assert not claim(cursor, batch([row(1, 1), row(2, 2)]))
     assert cursor.position == position(2)
 
 
-def test_at_the_end_some_slack_is_left_for_who_commits_late() -> None:
+def test_at_the_end_the_next_claim_scans_back_for_late_commits() -> None:
     cursor = ClaimCursor()
     claim(cursor, batch([row(1, 1)], more=False))
     assert cursor.position == Position(position(1).due - COMMIT_SKEW, 0)
 
 
-def test_an_empty_table_leaves_the_sweep_at_its_start() -> None:
+def test_an_empty_table_leaves_the_cursor_at_its_start() -> None:
     cursor = ClaimCursor()
     cursor.begin_claim()
     assert not cursor.end_claim(Batch(uuid4(), [], START, more=False))
     assert cursor.position == START
 
 
-def test_what_is_held_back_is_gone_back_for_when_the_one_before_it_has_landed() -> None:
+def test_the_cursor_moves_back_to_a_blocked_event_when_its_predecessor_is_settled() -> None:
     cursor = ClaimCursor()
     first = batch([row(1, 1), row(2, 2)])
     claim(cursor, first)
@@ -58,7 +58,7 @@ def test_what_is_held_back_is_gone_back_for_when_the_one_before_it_has_landed() 
     assert cursor.position < position(3)
 
 
-def test_what_landed_while_the_claim_was_under_way_is_not_forgotten() -> None:
+def test_a_predecessor_settled_during_a_claim_unblocks_the_events_of_that_claim() -> None:
     cursor = ClaimCursor()
     first = batch([row(1, 1)])
     claim(cursor, first)
@@ -68,7 +68,7 @@ def test_what_landed_while_the_claim_was_under_way_is_not_forgotten() -> None:
     assert cursor.position < position(3)
 
 
-def test_what_was_put_back_while_the_claim_was_under_way_is_not_forgotten() -> None:
+def test_the_cursor_moves_back_to_an_event_released_during_a_claim() -> None:
     cursor = ClaimCursor()
     first = batch([row(1, 1)])
     claim(cursor, first)
@@ -78,7 +78,7 @@ def test_what_was_put_back_while_the_claim_was_under_way_is_not_forgotten() -> N
     assert cursor.position < position(1)
 
 
-def test_what_lands_without_followers_moves_nothing() -> None:
+def test_a_settled_event_without_successors_does_not_move_the_cursor() -> None:
     cursor = ClaimCursor()
     first = batch([row(1, 1)])
     claim(cursor, first)

@@ -15,7 +15,7 @@ def settings(**changes: Any) -> Settings:
 
 
 @pytest.mark.parametrize("lease", [0.5, 5, 30, 600])
-def test_a_delivery_always_ends_well_within_its_lease(lease: float) -> None:
+def test_the_publish_timeout_is_at_most_half_of_the_lease(lease: float) -> None:
     assert settings(lease_seconds=lease).publish_timeout_seconds <= lease / 2
 
 
