@@ -1,4 +1,4 @@
-"""event-relay: draining a backlog, the way of one event, doing nothing, and what history costs."""
+"""event-relay: throughput, latency, cost when idle, and cost of a claim with a long history."""
 
 from bench.harness import Figure, Harness
 from bench.relay.drain import Drain

@@ -1,4 +1,4 @@
-"""The events that are published, as rows and as messages ready to go."""
+"""The events to publish, as rows and as encoded messages."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from tablebell.postgres import Pool
 
 EVENTS = 10_000
 AGGREGATES = 1_000
-EVENTS_OF_ONE = 5
+EVENTS_PER_RESERVATION = 5
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 DATA = {
     "reservationId": 1,
@@ -36,29 +36,29 @@ SELECT 'RESERVATION_REQUESTED', $6 + aggregate, $1 + version, $2,
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class EncodedMessage:
     body: bytes
     properties: dict[str, Any]
-    """By aio-pika's names."""
+    """Keyword arguments of `aio_pika.Message`."""
 
 
 async def append(pool: Pool) -> None:
-    """One transaction: all of it becomes visible at once."""
+    """In one transaction: all events become visible at once."""
     highest = await pool.fetchval("SELECT coalesce(max(aggregate_version), 0) FROM event_outbox")
     await pool.execute(APPEND, highest, DATA, TRACEPARENT, EVENTS, AGGREGATES, 0)
 
 
-async def append_young(pool: Pool, beyond: int) -> None:
-    """The events of reservations that are new, each with as many as one has in its life; their ids lie beyond."""
-    await pool.execute(APPEND, 0, DATA, TRACEPARENT, EVENTS, EVENTS // EVENTS_OF_ONE, beyond)
+async def append_new_reservations(pool: Pool, first_id: int) -> None:
+    """The events of new reservations, five each. Their aggregate ids follow `first_id`."""
+    await pool.execute(APPEND, 0, DATA, TRACEPARENT, EVENTS, EVENTS // EVENTS_PER_RESERVATION, first_id)
 
 
-def messages() -> list[Ready]:
-    """The same bytes and properties as the relay's, made before the clock runs."""
-    return [_ready(number) for number in range(EVENTS)]
+def messages() -> list[EncodedMessage]:
+    """The same bytes and properties as the relay's, encoded before the measurement."""
+    return [_encode(number) for number in range(EVENTS)]
 
 
-def _ready(number: int) -> Ready:
+def _encode(number: int) -> EncodedMessage:
     event_id, now = str(uuid4()), datetime.now(UTC)
     correlation_id = event_id.replace("-", "")
     aggregate_id, version = number % AGGREGATES + 1, number // AGGREGATES + 1
@@ -86,4 +86,4 @@ def _ready(number: int) -> Ready:
             "traceparent": TRACEPARENT,
         },
     }
-    return Ready(orjson.dumps(body), properties)
+    return EncodedMessage(orjson.dumps(body), properties)

@@ -1,7 +1,7 @@
-"""How fast a backlog is drained, beside bare loops that publish the same messages to the same queues.
+"""Throughput with a backlog, compared with bare loops that publish the same messages to the same queues.
 
-The bare loops publish with confirms in windows, as fast as the broker takes them: they read no rows, mark none and keep
-no order.
+The bare loops publish with confirms in windows, as fast as the broker accepts them. They read and mark no rows, and
+keep no order.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pydantic import SecretStr
 
 from bench.harness import Figure, Harness
 from bench.relay import backlog
-from bench.relay.backlog import EVENTS, Ready
+from bench.relay.backlog import EVENTS, EncodedMessage
 from bench.relay.process import relays
 from tablebell.postgres import Pool
 from tablebell.testing import Database, eventually
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 class Drain:
     def __init__(self, harness: Harness, database: Database, amqp_url: SecretStr, pool: Pool) -> None:
-        self._rig = harness
+        self._harness = harness
         self._database = database
         self._amqp_url = amqp_url
         self._pool = pool
@@ -50,13 +50,13 @@ class Drain:
             rates["one relay"].append(await self._relays(1))
             rates["aiormq"].append(await self._bare(self._with_aiormq))
             rates["two relays"].append(await self._relays(2, late))
-            self._rig.say("events a second: " + ", ".join(f"{name} {each[-1]:,.0f}" for name, each in rates.items()))
+            self._harness.say("events/s: " + ", ".join(f"{name} {each[-1]:,.0f}" for name, each in rates.items()))
         one, bare = median_round(rates["one relay"], rates["aio-pika"])
         same, raw = median_round(rates["one relay"], rates["aiormq"])
         two, alone = median_round(rates["two relays"], rates["one relay"])
         return [
             Figure("one relay drains", one, "events/s", bare, "≥ 0.8 of a bare aio-pika loop", one >= 0.8 * bare),
-            Figure("one relay drains", same, "events/s", raw, note="beside a bare loop on aiormq, the layer below"),
+            Figure("one relay drains", same, "events/s", raw, note="reference: a bare loop on aiormq, the layer below"),
             Figure("two relays drain", two, "events/s", alone, "not slower than one", two >= 0.97 * alone),
             Figure("late arrivals with two", sum(late), f"of {ROUNDS * EVENTS:,}", bar="0", ok=sum(late) == 0),
         ]
@@ -65,7 +65,7 @@ class Drain:
         async with relays(count, self._database, self._amqp_url, self._pool):
             await backlog.append(self._pool)
             began = await self._pool.fetchval("SELECT clock_timestamp() FROM pg_notify('event_outbox', '')")
-            await eventually(self._is_done, within=60, every=0.25)  # seldom: the last row tells when it was done
+            await eventually(self._is_done, within=60, every=0.25)  # rarely: `published_at` has the exact end
             ended = await self._pool.fetchval("SELECT max(published_at) FROM event_outbox")
         if late is not None:
             late.append(await self._late_arrivals())
@@ -79,7 +79,7 @@ class Drain:
         )
 
     async def _late_arrivals(self) -> int:
-        """Messages that come after one with a later version of the same aggregate."""
+        """Counts messages that arrive after a later version of the same aggregate."""
         highest: dict[object, int] = {}
         late = 0
         async with self._channel() as channel:
@@ -93,20 +93,20 @@ class Drain:
                     highest[aggregate] = max(version, highest.get(aggregate, 0))
         return late
 
-    async def _bare(self, loop: Callable[[AbstractChannel, Sequence[Ready]], Awaitable[float]]) -> float:
+    async def _bare(self, loop: Callable[[AbstractChannel, Sequence[EncodedMessage]], Awaitable[float]]) -> float:
         async with self._channel() as channel:
             rate = await loop(channel, backlog.messages())
         await self._empty_queues()
         return rate
 
-    async def _with_aio_pika(self, channel: AbstractChannel, ready: Sequence[Ready]) -> float:
+    async def _with_aio_pika(self, channel: AbstractChannel, messages: Sequence[EncodedMessage]) -> float:
         exchange = await channel.get_exchange(EVENT_EXCHANGE)
-        made = [aio_pika.Message(each.body, **each.properties) for each in ready]
+        made = [aio_pika.Message(each.body, **each.properties) for each in messages]
         return await in_windows(made, lambda message: exchange.publish(message, "reservation.requested"))
 
-    async def _with_aiormq(self, channel: AbstractChannel, ready: Sequence[Ready]) -> float:
+    async def _with_aiormq(self, channel: AbstractChannel, messages: Sequence[EncodedMessage]) -> float:
         underlay = cast("aiormq.Channel", await channel.get_underlay_channel())
-        made = [(each.body, _properties(each)) for each in ready]
+        made = [(each.body, _properties(each)) for each in messages]
         return await in_windows(
             made,
             lambda message: underlay.basic_publish(
@@ -132,18 +132,18 @@ class Drain:
 
 
 def median_round(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """The round in the middle by its ratio: what else the machine did meanwhile weighs on both sides of a round."""
+    """The round with the median ratio: other load on the machine affects both sides of a round alike."""
     rounds = sorted(zip(ours, theirs, strict=True), key=lambda rates: rates[0] / rates[1])
     return rounds[len(rounds) // 2]
 
 
-async def in_windows(made: Sequence[T], publish: Callable[[T], Awaitable[object]]) -> float:
+async def in_windows(messages: Sequence[T], publish: Callable[[T], Awaitable[object]]) -> float:
     began = time.perf_counter()
-    for start in range(0, len(made), WINDOW):
-        await asyncio.gather(*map(publish, made[start : start + WINDOW]))
-    return len(made) / (time.perf_counter() - began)
+    for start in range(0, len(messages), WINDOW):
+        await asyncio.gather(*map(publish, messages[start : start + WINDOW]))
+    return len(messages) / (time.perf_counter() - began)
 
 
-def _properties(ready: Ready) -> Basic.Properties:
-    names = dict(ready.properties)
-    return Basic.Properties(message_type=names.pop("type"), **names)
+def _properties(message: EncodedMessage) -> Basic.Properties:
+    properties = dict(message.properties)
+    return Basic.Properties(message_type=properties.pop("type"), **properties)

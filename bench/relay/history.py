@@ -1,4 +1,4 @@
-"""What a claim costs with a long history, and while somebody keeps an old transaction open, beside a claim without."""
+"""Duration of a claim with a long history, and with an old transaction open, compared with a claim without history."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ BATCH = 500
 ROUNDS = 3
 OLD_SECONDS = 60
 POLL_SECONDS = 5
-BEYOND = 1_000_000_000
+FIRST_AGGREGATE_ID = 1_000_000_000
 
-# As pg_dump would fill it: the rows first, then the indexes.
+# Rows first, then indexes: faster for this many rows.
 INDEXES = "SELECT indexdef FROM pg_indexes WHERE tablename = 'event_outbox' AND indexname <> 'event_outbox_pkey'"
 NAMES = "SELECT indexname FROM pg_indexes WHERE tablename = 'event_outbox' AND indexname <> 'event_outbox_pkey'"
 FILL = """
@@ -41,7 +41,7 @@ async def measure_history(harness: Harness) -> list[Figure]:
             open_pool(empty.url, "bench", 2, CLAIM_PLANNER_SETTINGS) as without,
             open_pool(full.url, "bench", 2, CLAIM_PLANNER_SETTINGS) as with_history,
         ):
-            bare, history, held = Claims(), Claims(), Claims()
+            bare, history, old_transaction = Claims(), Claims(), Claims()
             for _ in range(ROUNDS):
                 await bare.make(without)
                 await history.make(with_history)
@@ -50,14 +50,14 @@ async def measure_history(harness: Harness) -> list[Figure]:
                 until = time.monotonic() + OLD_SECONDS
                 while time.monotonic() < until:
                     next_poll = time.monotonic() + POLL_SECONDS
-                    await held.make(with_history)
+                    await old_transaction.make(with_history)
                     await bare.make(without)
                     await asyncio.sleep(max(0.0, next_poll - time.monotonic()))
     note = f"{HISTORY:,} published rows, {BATCH} rows a claim"
     return [
         _figure("claim, long history", history.seconds, bare.seconds, note),
-        _figure("… and an old transaction", held.seconds, bare.seconds, f"{note}; open for {OLD_SECONDS} s"),
-        _figure("… a poll's first claim, from the start", held.first, bare.first, "the same", has_bar=False),
+        _figure("… and an old transaction", old_transaction.seconds, bare.seconds, f"{note}; open for {OLD_SECONDS} s"),
+        _figure("… a poll's first claim, from the start", old_transaction.first, bare.first, "the same", has_bar=False),
     ]
 
 
@@ -83,16 +83,16 @@ async def _fill(harness: Harness, database: Database) -> None:
 
 
 class Claims:
-    """How long they took."""
+    """Durations of claims in seconds."""
 
     def __init__(self) -> None:
         self.first: list[float] = []
         self.seconds: list[float] = []
 
     async def make(self, pool: Pool) -> None:
-        """Sweeps through a backlog as the relay does after a poll: from the start, then on from where it came to."""
+        """Claims a backlog as the relay does after a poll: from the start, then from the position reached."""
         outbox, after = OutboxQueue(Level.EVENT), START
-        await backlog.append_young(pool, BEYOND + EVENTS * len(self.first))
+        await backlog.append_new_reservations(pool, FIRST_AGGREGATE_ID + EVENTS * len(self.first))
         while True:
             began = time.perf_counter()
             batch = await outbox.claim(pool, list(range(16)), limit=BATCH, lease=timedelta(seconds=30), after=after)
@@ -108,7 +108,7 @@ class Claims:
 
 @asynccontextmanager
 async def _old_transaction(database: Database) -> AsyncIterator[None]:
-    """Somebody who looked at the table and went for lunch: no dead row may be removed."""
+    """An idle transaction, which keeps VACUUM from removing dead rows."""
     connection = await asyncpg.connect(database.url.get_secret_value())
     try:
         async with connection.transaction(isolation="repeatable_read"):

@@ -1,4 +1,4 @@
-"""What it costs to have nothing to do."""
+"""CPU time of an idle relay."""
 
 import asyncio
 import os
@@ -25,6 +25,6 @@ async def measure_idle(harness: Harness, database: Database, amqp_url: SecretStr
 
 
 def _cpu_seconds(pid: int) -> float:
-    # After the name, which may hold anything: utime and stime are the 12th and 13th field.
+    # utime and stime are the 12th and 13th field after the name, which may contain anything.
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""From the commit to the consumer, at a steady rate; beside a publish straight from this process."""
+"""Latency from commit to consumer at a steady rate, compared with a direct publish from this process."""
 
 import asyncio
 import statistics
@@ -35,13 +35,13 @@ async def measure_latency(harness: Harness, database: Database, amqp_url: Secret
         sent: dict[int, float] = {}
         seconds: dict[int, float] = {}
 
-        async def arrive(message: AbstractIncomingMessage) -> None:
+        async def on_message(message: AbstractIncomingMessage) -> None:
             number = int(str(message.headers["aggregate_id"]))
             seconds[number] = time.perf_counter() - sent[number]
 
-        await queue.consume(arrive, no_ack=True)
+        await queue.consume(on_message, no_ack=True)
 
-        async def through_the_relay(number: int) -> None:
+        async def append_event(number: int) -> None:
             row = {
                 "event_type": "RESERVATION_REQUESTED",
                 "aggregate_id": number,
@@ -53,13 +53,13 @@ async def measure_latency(harness: Harness, database: Database, amqp_url: Secret
             sent[number] = time.perf_counter()
             wakeup_sender.announce(Level.EVENT)
 
-        async def straight(number: int) -> None:
+        async def publish_directly(number: int) -> None:
             sent[number] = time.perf_counter()
             message = aio_pika.Message(b"{}", delivery_mode=2, headers={"aggregate_id": number})
             await exchange.publish(message, "reservation.requested")
 
-        bare = await _steadily(straight, range(-1, -1 - RATE * SECONDS, -1), seconds)
-        ours = await _steadily(through_the_relay, range(1, 1 + RATE * SECONDS), seconds)
+        bare = await _measure(publish_directly, range(-1, -1 - RATE * SECONDS, -1), seconds)
+        ours = await _measure(append_event, range(1, 1 + RATE * SECONDS), seconds)
     harness.say(f"from the commit to the consumer: p50 {ours[0]:.1f} ms, p99 {ours[1]:.1f} ms")
     return [
         Figure("commit to consumer, p50", ours[0], "ms", bare[0], "≤ 6 ms", ours[0] <= 6, "at 100 events/s"),
@@ -67,7 +67,7 @@ async def measure_latency(harness: Harness, database: Database, amqp_url: Secret
     ]
 
 
-async def _steadily(
+async def _measure(
     send: Callable[[int], Awaitable[None]], numbers: Sequence[int], seconds: dict[int, float]
 ) -> tuple[float, float]:
     """p50 and p99 in milliseconds."""

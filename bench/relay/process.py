@@ -1,4 +1,4 @@
-"""Relays as they run in production: processes of their own."""
+"""Runs relays as separate processes, as in production."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ SELECT pid, count(*)
 
 @asynccontextmanager
 async def relays(count: int, database: Database, amqp_url: SecretStr, pool: Pool) -> AsyncIterator[list[int]]:
-    """Their process ids, when they have shared out the work."""
+    """Yields their process ids after each relay has its partitions."""
     started = [await _start(database, amqp_url) for _ in range(count)]
     try:
 

@@ -1,12 +1,12 @@
-"""Wires event-relay together and runs it."""
+"""Creates the parts of event-relay and runs them."""
 
 import asyncio
 import sys
 from functools import partial
 
+from event_relay.abandoned_leases import release_abandoned_leases
 from event_relay.gauges import Gauges
 from event_relay.ordered_publisher import OrderedPublisher
-from event_relay.orphans import release_orphans
 from event_relay.purge import Purge
 from event_relay.recorder import Recorder
 from event_relay.relay import Relay
@@ -27,7 +27,7 @@ from tablebell.web import health_app, serve
 
 SERVICE = "event-relay"
 NAMESPACE = 42
-"""Of the advisory locks with which relays share out the partitions."""
+"""First key of the advisory locks that assign the partitions to relays."""
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
@@ -39,14 +39,14 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         outbox = OutboxQueue(Level.EVENT)
         listener = WakeupListener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
-        partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, release_orphans, wakeup)
+        partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, release_abandoned_leases, wakeup)
         publisher = Publisher(broker, declare_events, confirm_seconds=None, window=settings.batch_size)
         policy = RetryPolicy.exponential(settings.max_attempts)
         relay = Relay(
             pool=pool,
             outbox=outbox,
             broker=broker,
-            publisher=OrderedPublisher(publisher, policy, settings.delivery_seconds),
+            ordered_publisher=OrderedPublisher(publisher, policy, settings.publish_timeout_seconds),
             recorder=Recorder(pool, outbox, settings.max_attempts),
             partitions=partitions,
             wakeup=wakeup,

@@ -1,8 +1,10 @@
-"""How far the claims have come through what is due, and when they have to go back.
+"""The position after which the next claim reads the due events.
 
-A wake-up goes on from where the last claim came to, with some slack, since who commits late has an early time. What is
-behind that is found by the sweep from the start, at each poll. An event that was seen behind an open one of its
-aggregate does not wait for that: it is gone back for as soon as that one has its outcome.
+A claim continues where the last one ended. At the end of the due events it re-scans 2 s back: late commits carry
+earlier timestamps. Commits that are even later are found by the next poll, which starts at the beginning.
+
+An event that is blocked by an open predecessor of its aggregate does not wait for the poll: the cursor moves back to
+it as soon as the predecessor has an outcome.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,48 +22,48 @@ Aggregate: TypeAlias = tuple[str, int]
 
 class ClaimCursor:
     def __init__(self) -> None:
-        self.after = START
-        self._held: dict[Aggregate, Position] = {}
-        """Where the first event was seen of those that wait for an open one before them."""
-        # What happened since the claim began, and is not known to its answer.
-        self._landed: set[Aggregate] = set()
-        self._missed: list[Position] = []
+        self.position = START
+        self._blocked: dict[Aggregate, Position] = {}
+        """Per aggregate, the position before its first blocked event."""
+        # A running claim does not see what is settled meanwhile: `end_claim` applies it to the claim's result.
+        self._settled_meanwhile: set[Aggregate] = set()
+        self._reclaimable_meanwhile: list[Position] = []
 
     def restart(self) -> None:
-        self.after = START
+        self.position = START
 
     def begin_claim(self) -> Position:
-        self._landed.clear()
-        self._missed.clear()
-        if self.after == START:
-            self._held.clear()
-        return self.after
+        self._settled_meanwhile.clear()
+        self._reclaimable_meanwhile.clear()
+        if self.position == START:
+            self._blocked.clear()
+        return self.position
 
     def end_claim(self, batch: Batch) -> bool:
-        """Note how far it came; whether there is something to go back for already."""
-        self.after = batch.reached
-        if not batch.more and self.after != START:
-            self.after = Position(self.after.due - COMMIT_SKEW, 0)
+        """Advance past the batch. Returns whether the cursor moved back for an event that can be claimed now."""
+        self.position = batch.reached
+        if not batch.more and self.position != START:
+            self.position = Position(self.position.due - COMMIT_SKEW, 0)
         for row in batch.held:
             seen = _just_before(row)
-            self._held[_aggregate(row)] = min(seen, self._held.get(_aggregate(row), seen))
-        return self._go_back(self._missed + self._unblocked_by(self._landed))
+            self._blocked[_aggregate(row)] = min(seen, self._blocked.get(_aggregate(row), seen))
+        return self._move_back(self._reclaimable_meanwhile + self._unblock(self._settled_meanwhile))
 
-    def land(self, rows: Sequence[asyncpg.Record], *, all_done: bool) -> bool:
-        """These rows have their outcome; whether there is something to go back for."""
+    def settle(self, rows: Sequence[asyncpg.Record], *, all_confirmed: bool) -> bool:
+        """The rows have an outcome. Returns whether the cursor moved back for an event that can be claimed now."""
         aggregates = {_aggregate(row) for row in rows}
-        positions = self._unblocked_by(aggregates)
-        if not all_done:
+        positions = self._unblock(aggregates)
+        if not all_confirmed:
             positions += map(_just_before, rows)
-        self._landed |= aggregates
-        self._missed += positions
-        return self._go_back(positions)
+        self._settled_meanwhile |= aggregates
+        self._reclaimable_meanwhile += positions
+        return self._move_back(positions)
 
-    def _unblocked_by(self, aggregates: Iterable[Aggregate]) -> list[Position]:
-        return [self._held.pop(aggregate) for aggregate in aggregates if aggregate in self._held]
+    def _unblock(self, aggregates: Iterable[Aggregate]) -> list[Position]:
+        return [self._blocked.pop(aggregate) for aggregate in aggregates if aggregate in self._blocked]
 
-    def _go_back(self, positions: Sequence[Position]) -> bool:
-        self.after = min([self.after, *positions])
+    def _move_back(self, positions: Sequence[Position]) -> bool:
+        self.position = min([self.position, *positions])
         return bool(positions)
 
 

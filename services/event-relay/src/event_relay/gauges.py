@@ -1,4 +1,4 @@
-"""Brings the gauges up to date that cost a query; it runs when somebody looks at them, and only then."""
+"""Updates the gauges that need a query, at each scrape."""
 
 from datetime import UTC, datetime
 

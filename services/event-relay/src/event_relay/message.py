@@ -1,4 +1,4 @@
-"""The message that a row becomes."""
+"""Builds the message of an event from its row."""
 
 import asyncpg
 from pamqp.commands import Basic
@@ -8,17 +8,17 @@ from tablebell.events import encode_event, routing_key
 from tablebell.rabbit import OutgoingMessage
 from tablebell.topology import EVENT_EXCHANGE
 
-LONGEST_NAME = 255
-"""A short string of AMQP holds no more bytes."""
-LARGEST_BODY = 4 * 1024 * 1024
-"""Far beyond any event, and well below what makes RabbitMQ close the channel under everybody else's messages."""
+MAX_NAME_BYTES = 255
+"""The limit of a short string in AMQP."""
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""Below RabbitMQ's `max_message_size`: a larger message would close the channel that all messages share."""
 
 
 class Unpublishable(ValueError):
-    """No broker could take this row as it is."""
+    """The row cannot be published as it is."""
 
 
-def compose(row: asyncpg.Record) -> OutgoingMessage:
+def build_message(row: asyncpg.Record) -> OutgoingMessage:
     event_type: str = row["event_type"]
     event_id = row["event_id"]
     headers = row["headers"]
@@ -35,8 +35,8 @@ def compose(row: asyncpg.Record) -> OutgoingMessage:
         correlation_id=correlation.correlation_id,
         data_json=row["payload"],
     )
-    if len(body) > LARGEST_BODY:
-        raise Unpublishable(f"the message would have {len(body)} bytes; {LARGEST_BODY} is the most")
+    if len(body) > MAX_BODY_BYTES:
+        raise Unpublishable(f"the message would have {len(body)} bytes; the limit is {MAX_BODY_BYTES}")
     properties = Basic.Properties(
         message_id=str(event_id),
         message_type=event_type,
@@ -55,5 +55,5 @@ def compose(row: asyncpg.Record) -> OutgoingMessage:
 
 
 def _check_name(column: str, value: str) -> None:
-    if not 0 < len(value.encode()) <= LONGEST_NAME:
-        raise Unpublishable(f"{column} has to be 1 to {LONGEST_NAME} bytes long, and has {len(value.encode())}")
+    if not 0 < len(value.encode()) <= MAX_NAME_BYTES:
+        raise Unpublishable(f"{column} must be 1 to {MAX_NAME_BYTES} bytes long, not {len(value.encode())}")

@@ -1,138 +1,151 @@
-"""Carries batches to the broker: one aggregate's events strictly one after the other, the aggregates side by side.
+"""Publishes batches to the broker: the events of one aggregate one after the other, different aggregates concurrently.
 
-The next version is published only when the one before is confirmed, be it of this batch or of the one before. Whoever
-else may publish the same events at that time (a relay that does not know yet that it lost a partition) keeps to the
-same rule, so that the first arrival of each version is in order, whatever is sent twice.
+Invariant: a version is published only after the previous one is confirmed, whether that one is in the same batch or
+in an earlier one. A relay that has lost a partition without noticing keeps the same rule, so that the first arrival
+of each version is in order even when events are published twice.
 
-Who claims with the courier's token is given what follows the events that are on their way. When one of those turns out
-not to have gone, the token changes at that moment: what was claimed on the strength of it is put back, and what follows
-it is nobody's until its outcome is on record.
+Claiming with the current token also returns successors of in-flight events. When an in-flight event is not confirmed,
+the token changes at once: batches that were claimed with the old token are released unpublished, and its successors
+cannot be claimed before its outcome is recorded.
 """
 
 import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TypeAlias
 from uuid import uuid4
 
 import asyncpg
 
 from event_relay import metrics
-from event_relay.message import Unpublishable, compose
+from event_relay.message import Unpublishable, build_message
 from tablebell.outage import describe
-from tablebell.outbox import Batch, Failure
+from tablebell.outbox import NO_PAUSE, Batch, Failure
 from tablebell.rabbit import Confirmed, Publisher, PublishOutcome, Rejected, Unreachable
 from tablebell.retry import RetryPolicy
 
-AT_ONCE = timedelta(0)
+PREDECESSOR_OPEN = "waits for an earlier version"
 
 Aggregate: TypeAlias = tuple[str, int]
 
 
 @dataclass(slots=True)
 class BatchResult:
-    """What became of the rows of a batch."""
+    """The outcome of each row of a batch."""
 
     confirmed: list[int] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)
-    """Through a fault of their own: an attempt is counted."""
-    put_back: list[Failure] = field(default_factory=list)
-    """Not through a fault of their own."""
+    """The message itself is at fault: counts as an attempt."""
+    released: list[Failure] = field(default_factory=list)
+    """Not published for another reason, such as an outage: counts as no attempt."""
     outage: str | None = None
+
+    def release(self, rows: Sequence[asyncpg.Record], reason: str) -> None:
+        self.released += [Failure(row["id"], reason, NO_PAUSE) for row in rows]
 
 
 class AggregateLane:
-    """A batch's events of one aggregate, which stand behind those of the batch before."""
+    """The events of one aggregate in a batch. They follow the lane of the same aggregate in an earlier batch."""
 
-    def __init__(self, rows: Sequence[asyncpg.Record], before: "AggregateLane | None") -> None:
+    def __init__(self, rows: Sequence[asyncpg.Record], predecessor: "AggregateLane | None") -> None:
         self.rows = rows
-        self.is_clear: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._before = before.is_clear if before else None
+        self.all_confirmed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._predecessor = predecessor.all_confirmed if predecessor else None
 
-    async def is_next(self) -> bool:
-        """Whether everything before was confirmed, as soon as that is known."""
-        return self._before is None or await asyncio.shield(self._before)
+    async def wait_for_predecessor(self) -> bool:
+        """Returns whether all events of the predecessor were confirmed."""
+        return self._predecessor is None or await asyncio.shield(self._predecessor)
 
-    def end(self, *, clear: bool) -> None:
-        if not self.is_clear.done():
-            self.is_clear.set_result(clear)
+    def finish(self, *, all_confirmed: bool) -> None:
+        """Only the first call counts."""
+        if not self.all_confirmed.done():
+            self.all_confirmed.set_result(all_confirmed)
 
 
 class OrderedPublisher:
-    """`seconds` is how long after its claim a batch may take: what is not confirmed by then is put back in time."""
+    """Publishes through `publisher`, which knows no order.
 
-    def __init__(self, publisher: Publisher, policy: RetryPolicy, seconds: float) -> None:
+    A batch has `timeout_seconds` from its claim; events that are not confirmed by then are released.
+    """
+
+    def __init__(self, publisher: Publisher, policy: RetryPolicy, timeout_seconds: float) -> None:
         self._publisher = publisher
         self._policy = policy
-        self._seconds = seconds
-        self._lines: dict[Aggregate, AggregateLane] = {}
-        self.token = uuid4()
+        self._timeout_seconds = timeout_seconds
+        self._lanes: dict[Aggregate, AggregateLane] = {}
+        """The last lane of each aggregate with events in flight."""
+        self.claim_token = uuid4()
 
-    async def deliver(self, batch: Batch, claimed_at: float) -> BatchResult:
+    async def publish_batch(self, batch: Batch, claimed_at: float) -> BatchResult:
         """`claimed_at` is on the monotonic clock."""
-        report, rows = BatchResult(), batch.rows
-        if batch.token != self.token:
-            report.put_back += [Failure(row["id"], "waits for an earlier version", AT_ONCE) for row in rows]
-            return report
+        result = BatchResult()
+        if batch.token != self.claim_token:
+            result.release(batch.rows, PREDECESSOR_OPEN)
+            return result
+        lanes = self._open_lanes(batch.rows)
+        try:
+            async with asyncio.timeout(max(0.0, claimed_at + self._timeout_seconds - time.monotonic())):
+                await asyncio.gather(*(self._publish_lane(lane, result) for lane in lanes.values()))
+        except TimeoutError:
+            self.claim_token = uuid4()
+            result.outage = f"no confirm from the broker within {self._timeout_seconds:.0f} s"
+            known = {*result.confirmed, *(failure.id for failure in (*result.failed, *result.released))}
+            result.release([row for row in batch.rows if row["id"] not in known], result.outage)
+        finally:
+            self._close_lanes(lanes)
+        return result
+
+    def _open_lanes(self, rows: Sequence[asyncpg.Record]) -> dict[Aggregate, AggregateLane]:
         events: dict[Aggregate, list[asyncpg.Record]] = {}
         for row in rows:
             events.setdefault((row["aggregate_type"], row["aggregate_id"]), []).append(row)
-        lines = {aggregate: AggregateLane(each, self._lines.get(aggregate)) for aggregate, each in events.items()}
-        self._lines |= lines
-        try:
-            async with asyncio.timeout(max(0.0, claimed_at + self._seconds - time.monotonic())):
-                await asyncio.gather(*(self._deliver_line(line, report) for line in lines.values()))
-        except TimeoutError:
-            self.token = uuid4()
-            report.outage = f"no confirm from the broker within {self._seconds:.0f} s"
-            known = {*report.confirmed, *(failure.id for failure in (*report.failed, *report.put_back))}
-            unknown = (row["id"] for row in rows if row["id"] not in known)
-            report.put_back += [Failure(row_id, report.outage, AT_ONCE) for row_id in unknown]
-        finally:
-            for aggregate, line in lines.items():
-                line.end(clear=False)
-                if self._lines.get(aggregate) is line:  # else a later batch stands behind it, or has come and gone
-                    del self._lines[aggregate]
-        return report
+        lanes = {aggregate: AggregateLane(each, self._lanes.get(aggregate)) for aggregate, each in events.items()}
+        self._lanes |= lanes
+        return lanes
 
-    async def _deliver_line(self, line: AggregateLane, report: BatchResult) -> None:
-        if await line.is_next():
-            line.end(clear=await self._deliver_in_order(line.rows, report))
+    def _close_lanes(self, lanes: dict[Aggregate, AggregateLane]) -> None:
+        for aggregate, lane in lanes.items():
+            lane.finish(all_confirmed=False)
+            if self._lanes.get(aggregate) is lane:  # a later batch may have replaced it
+                del self._lanes[aggregate]
+
+    async def _publish_lane(self, lane: AggregateLane, result: BatchResult) -> None:
+        if await lane.wait_for_predecessor():
+            lane.finish(all_confirmed=await self._publish_in_order(lane.rows, result))
         else:
-            report.put_back += [Failure(row["id"], "waits for an earlier version", AT_ONCE) for row in line.rows]
+            result.release(lane.rows, PREDECESSOR_OPEN)
 
-    async def _deliver_in_order(self, rows: Sequence[asyncpg.Record], report: BatchResult) -> bool:
-        """Whether all of them were confirmed."""
-        for number, row in enumerate(rows):
+    async def _publish_in_order(self, rows: Sequence[asyncpg.Record], result: BatchResult) -> bool:
+        """Stops at the first event that is not confirmed. Returns whether all were confirmed."""
+        for index, row in enumerate(rows):
             match await self._publish(row):
                 case Confirmed():
-                    report.confirmed.append(row["id"])
+                    result.confirmed.append(row["id"])
                 case Rejected(reason):
-                    self.token = uuid4()
-                    report.failed.append(Failure(row["id"], reason, self._policy.pause_after(row["retry_count"] + 1)))
-                    waits = f"waits for version {row['aggregate_version']}, which failed: {reason}"
-                    report.put_back += [Failure(later["id"], waits, AT_ONCE) for later in rows[number + 1 :]]
+                    self.claim_token = uuid4()
+                    result.failed.append(Failure(row["id"], reason, self._policy.pause_after(row["retry_count"] + 1)))
+                    successors = rows[index + 1 :]
+                    result.release(successors, f"waits for version {row['aggregate_version']}, which failed: {reason}")
                     return False
                 case Unreachable(reason):
-                    self.token = uuid4()
-                    report.outage = reason
-                    report.put_back += [Failure(rest["id"], reason, AT_ONCE) for rest in rows[number:]]
+                    self.claim_token = uuid4()
+                    result.outage = reason
+                    result.release(rows[index:], reason)
                     return False
         return True
 
     async def _publish(self, row: asyncpg.Record) -> PublishOutcome:
         try:
-            message = compose(row)
+            message = build_message(row)
         except Unpublishable as error:
             return Rejected(f"unpublishable: {error}")
-        except Exception as error:  # noqa: BLE001 - a row that nobody foresaw must not stop all the others
+        except Exception as error:  # noqa: BLE001 - an unexpected row must not stop the others
             return Rejected(f"unpublishable: {describe(error)}")
         began = time.monotonic()
         try:
             outcome = await self._publisher.publish(message)
-        except Exception as error:  # noqa: BLE001 - nor must a message that the client library cannot encode
+        except Exception as error:  # noqa: BLE001 - the client library may be unable to encode the message
             return Rejected(f"unpublishable: {describe(error)}")
         metrics.CONFIRM_SECONDS.observe(time.monotonic() - began)
         return outcome

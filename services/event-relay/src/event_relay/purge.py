@@ -1,4 +1,4 @@
-"""Deletes published events past their retention: one relay at a time, in small bites."""
+"""Deletes published events past their retention, in small batches. One relay purges at a time."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
 
-BITE = 1000
+PURGE_BATCH = 1000
 
 
 class Purge:
@@ -20,12 +20,12 @@ class Purge:
         self._retention = retention
 
     async def run_once(self) -> bool:
-        """One bite; whether there may be another."""
+        """Delete one batch. Returns whether there may be more."""
         async with self._pool.acquire() as connection, connection.transaction():
             if not await store.lock_purge(connection):
                 return False
-            purged = await self._outbox.purge(connection, older_than=self._retention, limit=BITE)
+            purged = await self._outbox.purge(connection, older_than=self._retention, limit=PURGE_BATCH)
         if purged:
             metrics.PURGED.inc(purged)
             log.info("events_purged", events=purged)
-        return purged == BITE
+        return purged == PURGE_BATCH

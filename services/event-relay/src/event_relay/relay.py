@@ -1,7 +1,7 @@
-"""The loop: claims what is due in our partitions, and has it delivered while it claims the next.
+"""The relay's loop: claim a batch of due events, publish them in order, record the outcomes, claim the next batch.
 
-A wake-up means a claim. Without one, an idle relay asks one question per poll; the answer also tells when the next
-planned event or retry will be due, so that it leaves in time.
+`ClaimSchedule` decides when to claim and from which position; `OrderedPublisher` keeps the order of an aggregate's
+events. A batch is published and recorded in a task of its own, while the loop claims the next one.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from datetime import timedelta
 import structlog
 
 from event_relay import store
-from event_relay.claim_cursor import ClaimCursor
+from event_relay.claim_schedule import ClaimSchedule
 from event_relay.ordered_publisher import OrderedPublisher
 from event_relay.recorder import Recorder
 from tablebell.lifecycle import Stop
@@ -27,13 +27,9 @@ from tablebell.wakeups import Wakeup
 
 log = structlog.get_logger(__name__)
 
-LOOK_AGAIN_SECONDS = 0.5
-"""A wake-up may mean that something was planned: how soon after it the plans are looked at."""
-LONGEST_PAUSE = 5.0
-
 
 class Relay:
-    """At most two batches are in flight: one on its way to the broker while the next is claimed."""
+    """At most two full batches are in flight."""
 
     def __init__(
         self,
@@ -41,7 +37,7 @@ class Relay:
         pool: Pool,
         outbox: OutboxQueue,
         broker: Broker,
-        publisher: OrderedPublisher,
+        ordered_publisher: OrderedPublisher,
         recorder: Recorder,
         partitions: Partitions,
         wakeup: Wakeup,
@@ -52,125 +48,84 @@ class Relay:
         self._pool = pool
         self._outbox = outbox
         self._broker = broker
-        self._courier = publisher
-        self._ledger = recorder
+        self._ordered_publisher = ordered_publisher
+        self._recorder = recorder
         self._partitions = partitions
         self._wakeup = wakeup
         self._batch_size = batch_size
         self._lease = lease
-        self._poll_seconds = poll_seconds
-
-        self._deliveries = asyncio.TaskGroup()
-        self._landing = asyncio.Event()
-        self._sweep = ClaimCursor()
-        self._swept: frozenset[int] = frozenset()
-        # On the monotonic clock.
-        self._sweep_at = 0.0
-        self._look_at = 0.0
-        self._resume_at = 0.0
-        self._outages = 0
+        self._schedule = ClaimSchedule(poll_seconds)
+        self._batches = asyncio.TaskGroup()
+        self._batch_settled = asyncio.Event()
         self.in_flight = 0
 
-    @property
-    def busy(self) -> bool:
-        return self.in_flight > 0
-
     async def run(self, stop: Stop) -> None:
-        """Returns when what was in flight at the stop has its outcome."""
-        async with self._deliveries:
-            await keep_running("relay", self.run_once, self._wakeup, self._patience, stop)
+        """After a stop, returns when every event in flight has its outcome."""
+        async with self._batches:
+            await keep_running("relay", self.run_once, self._wakeup, lambda: self._schedule.wait_seconds, stop)
 
     async def run_once(self) -> bool:
-        """Claim a batch and see it on its way; whether there may be more to claim at once."""
-        if not await self._broker_is_there():
+        """Claim a batch and start to publish it. Returns whether to run again at once."""
+        if not await self._broker_accepts_messages():
             return True
-        await self._room()
-        with ExitStack() as use:
-            owned = use.enter_context(self._partitions.use())
-            if not await self._is_due(owned):
+        await self._wait_for_capacity()
+        with ExitStack() as partitions_in_use:
+            owned = partitions_in_use.enter_context(self._partitions.use())
+            self._schedule.set_partitions(owned)
+            if not await self._may_be_due(sorted(owned)):
                 return False
-            overlaps = self.busy
+            others_in_flight = self.in_flight > 0
             claimed_at = time.monotonic()
-            after = self._sweep.begin_claim()
-            batch = await self._claim(sorted(owned), after)
-            unblocked = self._sweep.end_claim(batch)
+            batch = await self._claim(sorted(owned), after=self._schedule.begin_claim())
+            unblocked = self._schedule.end_claim(batch)
             if batch.rows:
                 self.in_flight += len(batch.rows)
-                self._deliveries.create_task(self._deliver(batch, claimed_at, use.pop_all()), name="delivery")
-            # What is held back may wait for what is in flight: to go on now would be to look at the same rows in vain.
-            return unblocked or (batch.more and (bool(batch.rows) or not overlaps))
+                self._batches.create_task(self._process(batch, claimed_at, partitions_in_use.pop_all()), name="batch")
+            # If everything found is blocked by events in flight, another claim now would find the same rows.
+            return unblocked or (batch.more and (bool(batch.rows) or not others_in_flight))
 
-    async def _claim(self, partitions: Sequence[int], after: Position) -> Batch:
-        token = self._courier.token
-        try:
-            return await self._outbox.claim(
-                self._pool, partitions, limit=self._batch_size, lease=self._lease, after=after, token=token
-            )
-        except Exception as error:
-            raise_if_outage(error)
-            log.exception("claim_failed")
-        async with self._pool.acquire() as connection:
-            return await claim_one_by_one(
-                self._outbox,
-                connection,
-                partitions,
-                limit=self._batch_size,
-                lease=self._lease,
-                after=after,
-                token=token,
-            )
-
-    async def _broker_is_there(self) -> bool:
-        pause = self._resume_at - time.monotonic()
+    async def _broker_accepts_messages(self) -> bool:
+        pause = self._schedule.pause_seconds
         if pause > 0:
             await asyncio.sleep(min(pause, 1.0))
             return False
         return await self._broker.wait_connected(1.0)
 
-    async def _room(self) -> None:
+    async def _wait_for_capacity(self) -> None:
         while self.in_flight > self._batch_size:
-            self._landing.clear()
-            await self._landing.wait()
+            self._batch_settled.clear()
+            await self._batch_settled.wait()
 
-    async def _is_due(self, owned: frozenset[int]) -> bool:
-        """A wake-up means yes; at the poll, or when something planned should be due, the table is asked."""
-        now = time.monotonic()
-        if not owned <= self._swept:
-            self._sweep.restart()
-        self._swept = owned
-        if owned and now < min(self._look_at, self._sweep_at):
-            self._look_at = min(self._look_at, now + LOOK_AGAIN_SECONDS)
+    async def _may_be_due(self, partitions: Sequence[int]) -> bool:
+        if not self._schedule.needs_check():
             return True
-        if now >= self._sweep_at:
-            self._sweep.restart()
-            self._sweep_at = now + self._poll_seconds
-        self._look_at = self._sweep_at
-        if not owned:
+        after = self._schedule.begin_check()
+        if not partitions:
             return False
-        outlook = await store.look_ahead(self._pool, sorted(owned), self._sweep.after)
-        if outlook.next_in is not None:
-            self._look_at = min(self._look_at, now + outlook.next_in)
-        return outlook.due
+        found = await store.find_next_due(self._pool, partitions, after)
+        self._schedule.end_check(found)
+        return found.is_due
 
-    def _patience(self) -> float:
-        return max(0.001, min(self._look_at, self._sweep_at) - time.monotonic())
-
-    async def _deliver(self, batch: Batch, claimed_at: float, use: ExitStack) -> None:
+    async def _claim(self, partitions: Sequence[int], after: Position) -> Batch:
+        token, limit, lease = self._ordered_publisher.claim_token, self._batch_size, self._lease
         try:
-            with use:
-                report = await self._courier.deliver(batch, claimed_at)
-                await self._ledger.record(batch, report, until=claimed_at + self._lease.total_seconds())
+            return await self._outbox.claim(self._pool, partitions, limit=limit, lease=lease, after=after, token=token)
+        except Exception as error:
+            raise_if_outage(error)
+            log.exception("claim_failed")
+        async with self._pool.acquire() as connection:
+            return await claim_one_by_one(
+                self._outbox, connection, partitions, limit=limit, lease=lease, after=after, token=token
+            )
+
+    async def _process(self, batch: Batch, claimed_at: float, partitions_in_use: ExitStack) -> None:
+        """Publish and record the batch. Its partitions are not handed over before that is done."""
+        try:
+            with partitions_in_use:
+                result = await self._ordered_publisher.publish_batch(batch, claimed_at)
+                await self._recorder.record(batch, result, lease_end=claimed_at + self._lease.total_seconds())
         finally:
             self.in_flight -= len(batch.rows)
-            self._landing.set()
-        self._note_outage(report.outage)
-        if self._sweep.land(batch.rows, all_done=len(report.confirmed) == len(batch.rows)) or batch.more:
+            self._batch_settled.set()
+        if self._schedule.settle(batch, result):
             self._wakeup.now()
-
-    def _note_outage(self, outage: str | None) -> None:
-        """A broker that is connected and takes nothing is given some time."""
-        if outage is None:
-            self._outages = 0
-        else:
-            self._outages += 1
-            self._resume_at = time.monotonic() + min(LONGEST_PAUSE, 0.1 * 2 ** min(self._outages, 10))

@@ -1,4 +1,4 @@
-"""What event-relay is told by its environment."""
+"""The settings of event-relay, from the environment."""
 
 from datetime import timedelta
 
@@ -9,7 +9,7 @@ class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings
     port: Port = 8082
     relay_poll_seconds: Seconds = 5.0
     relay_wakeups: bool = True
-    """Off: the poll alone finds the work, as behind a connection pooler that knows no LISTEN."""
+    """Off: only the poll finds new events. For connection poolers without LISTEN."""
     relay_purge_seconds: Seconds = 3600.0
 
     @property
@@ -21,6 +21,6 @@ class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings
         return timedelta(days=self.retention_days)
 
     @property
-    def delivery_seconds(self) -> float:
-        """How long the broker may take over a batch: well within the lease, which has to cover the writing down too."""
+    def publish_timeout_seconds(self) -> float:
+        """How long publishing a batch may take. The rest of the lease is for recording the outcomes."""
         return min(10.0, self.lease_seconds / 2)

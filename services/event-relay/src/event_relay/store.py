@@ -11,28 +11,29 @@ SQL = load_queries("event_relay", "sql", "queries.sql")
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
-    due: bool
-    next_in: float | None
-    """Seconds until the next planned event or retry; None when there is none."""
+class NextDue:
+    is_due: bool
+    """An event can be claimed now."""
+    seconds_until_next: float | None
+    """Until the next planned event or retry; None when there is none."""
 
 
-async def look_ahead(connection: Executor, partitions: Sequence[int], after: Position) -> Outlook:
-    row = await connection.fetchrow(SQL["look_ahead"], partitions, after.due, after.id)
+async def find_next_due(connection: Executor, partitions: Sequence[int], after: Position) -> NextDue:
+    row = await connection.fetchrow(SQL["find_next_due"], partitions, after.due, after.id)
     assert row is not None  # noqa: S101 - a SELECT without FROM has one row
-    return Outlook(row["due"], row["next_in"])
+    return NextDue(**row)
 
 
-async def find_orphans(connection: Connection, partitions: Sequence[int]) -> list[int]:
-    return [row["id"] for row in await connection.fetch(SQL["find_orphans"], partitions)]
+async def find_abandoned(connection: Connection, partitions: Sequence[int]) -> list[int]:
+    return [row["id"] for row in await connection.fetch(SQL["find_abandoned"], partitions)]
 
 
-async def release_orphans(connection: Connection, ids: Sequence[int]) -> list[int]:
-    return [row["id"] for row in await connection.fetch(SQL["release_orphans"], ids)]
+async def release_abandoned(connection: Connection, ids: Sequence[int]) -> list[int]:
+    return [row["id"] for row in await connection.fetch(SQL["release_abandoned"], ids)]
 
 
-async def bury_orphan(connection: Connection, row_id: int, error: str) -> bool:
-    return await connection.fetchval(SQL["bury_orphan"], row_id, error) is not None
+async def bury_abandoned(connection: Connection, row_id: int, error: str) -> bool:
+    return await connection.fetchval(SQL["bury_abandoned"], row_id, error) is not None
 
 
 async def measure_lag(connection: Executor) -> float:

@@ -7,13 +7,13 @@ from tablebell.postgres import Pool
 from tablebell.testing import Database
 
 from .source import Source
-from .stream import Stream, bind_queue, listening
+from .stream import Stream, bind_queue, open_stream
 
 
 @pytest.fixture
 async def stream(amqp_url: SecretStr) -> AsyncIterator[Stream]:
     await bind_queue(amqp_url)
-    async with listening(amqp_url) as stream:
+    async with open_stream(amqp_url) as stream:
         yield stream
 
 

@@ -1,4 +1,4 @@
-"""Relays to test: the whole service inside the test, or as a process that can be killed."""
+"""Runs relays: inside the test, or as processes that can be killed."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ async def running_relay(database: Database, amqp_url: SecretStr, **changes: Any)
     running = asyncio.create_task(serve_until(settings, stop))
     try:
         yield settings
-        assert not running.done(), "the relay ended unasked"
+        assert not running.done(), "the relay ended by itself"
     finally:
         stop.request()
         await running
@@ -59,7 +59,7 @@ class RelayProcess:
         self._process.send_signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """As a crash does it: without a word."""
+        """Ends it like a crash, without a shutdown."""
         await self._end(signal.SIGKILL)
 
     async def stop(self) -> int:

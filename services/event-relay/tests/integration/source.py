@@ -1,4 +1,4 @@
-"""Where events come from: rows committed as the API commits them, and announced."""
+"""Commits and announces events as the API does."""
 
 from typing import Any
 
@@ -25,11 +25,11 @@ def event(aggregate: int, version: int, **columns: Any) -> dict[str, Any]:
 class Source:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._announcer = WakeupSender(pool)
+        self._wakeup_sender = WakeupSender(pool)
 
     async def commit(self, *events: dict[str, Any]) -> list[int]:
         ids = await append_rows(self._pool, Level.EVENT, events)
-        self._announcer.announce(Level.EVENT)
+        self._wakeup_sender.announce(Level.EVENT)
         return ids
 
     async def row(self, row_id: int) -> asyncpg.Record:
@@ -44,7 +44,6 @@ class Source:
     async def all_are(self, status: str) -> bool:
         return set(await self.statuses()) == {status}
 
-    async def hurry(self) -> None:
-        """Let the retries be due now."""
+    async def make_retries_due(self) -> None:
         await self._pool.execute("UPDATE event_outbox SET available_at = now() WHERE status = 'FAILED'")
-        self._announcer.announce(Level.EVENT)
+        self._wakeup_sender.announce(Level.EVENT)

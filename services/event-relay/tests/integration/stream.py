@@ -1,4 +1,4 @@
-"""What a consumer of `event-stream` sees: every message, in the order of its arrival."""
+"""A consumer of `event-stream`, which keeps every message in the order of arrival."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ class Stream:
     def __init__(self) -> None:
         self.messages: list[AbstractIncomingMessage] = []
 
-    async def take(self, message: AbstractIncomingMessage) -> None:
+    async def on_message(self, message: AbstractIncomingMessage) -> None:
         self.messages.append(message)
 
     @property
@@ -36,12 +36,12 @@ class Stream:
                 seen.append(version)
         return versions
 
-    def repeated(self) -> int:
+    def count_duplicates(self) -> int:
         return sum(count - 1 for count in Counter(self.arrivals).values())
 
 
 async def bind_queue(amqp_url: SecretStr) -> None:
-    """Before the first event: the queue that keeps everything for `listening`."""
+    """Declare the queue that `open_stream` reads. Call it before the first event."""
     async with await aio_pika.connect(amqp_url.get_secret_value()) as connection:
         channel = await connection.channel()
         await declare_events(channel)
@@ -50,11 +50,11 @@ async def bind_queue(amqp_url: SecretStr) -> None:
 
 
 @asynccontextmanager
-async def listening(amqp_url: SecretStr) -> AsyncIterator[Stream]:
+async def open_stream(amqp_url: SecretStr) -> AsyncIterator[Stream]:
     stream = Stream()
     async with await aio_pika.connect(amqp_url.get_secret_value()) as connection:
         channel = await connection.channel()
         queue = await channel.get_queue(QUEUE)
-        await queue.consume(stream.take, no_ack=True)
+        await queue.consume(stream.on_message, no_ack=True)
         yield stream
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Counts what is said to PostgreSQL, on the wire: nothing that a library does behind our backs escapes it."""
+"""Counts the queries to PostgreSQL in the network traffic, including those that libraries make."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,6 @@ QUERY, EXECUTE = b"Q", b"E"
 
 
 class TcpProxy:
-    """A proxy in front of the server."""
-
     def __init__(self, url: SecretStr) -> None:
         self._parts = urlsplit(url.get_secret_value())
         self._port = 0
@@ -37,26 +35,26 @@ class TcpProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection(self._parts.hostname, self._parts.port)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await asyncio.gather(self._forward(reader, to_server), self._back(from_server, writer))
+            await asyncio.gather(self._forward(reader, to_server), self._forward_back(from_server, writer))
         for each in (writer, to_server):
             each.close()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """The first message has no type; each after it is a type, a length and a body."""
+        """The first message has no type. Each later one has a type, a length and a body."""
         try:
-            writer.write(await self._message(reader))
+            writer.write(await self._read_message(reader))
             while True:
                 kind = await reader.readexactly(1)
                 self.queries += kind in (QUERY, EXECUTE)
-                writer.write(kind + await self._message(reader))
+                writer.write(kind + await self._read_message(reader))
         finally:
             writer.close()
 
-    async def _message(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read_message(self, reader: asyncio.StreamReader) -> bytes:
         length = await reader.readexactly(4)
         return length + await reader.readexactly(int.from_bytes(length) - 4)
 
-    async def _back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward_back(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(65536):
                 writer.write(data)

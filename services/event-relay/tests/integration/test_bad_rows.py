@@ -1,4 +1,4 @@
-"""No row can stop a relay: a row that the database refuses is buried with the reason, and the others go on."""
+"""No row can stop a relay: a row that the database refuses is buried with the reason, and the others are published."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -18,7 +18,7 @@ NO_POLL = {"relay_poll_seconds": 600.0}
 UNROUTABLE = "KITCHEN_ON_FIRE"
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 
-# As the index was before it covered every open row: the crash that it allowed is a real error on one row.
+# An earlier version of the index, which covered only PENDING rows: it causes a real error on one row.
 ONLY_PENDING = """
 DROP INDEX event_outbox_schedule;
 CREATE UNIQUE INDEX event_outbox_schedule ON event_outbox (aggregate_type, aggregate_id, schedule_key)
@@ -28,11 +28,11 @@ REFUSE = """
 CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN RAISE EXCEPTION 'aggregate % is refused', NEW.aggregate_id; END $$
 """
-ORPHAN = "UPDATE event_outbox SET status = 'PROCESSING', lease_token = $2, lease_until = now() + $3 WHERE id = $1"
+ABANDON = "UPDATE event_outbox SET status = 'PROCESSING', lease_token = $2, lease_until = now() + $3 WHERE id = $1"
 
 
 async def refuse(pool: Pool, aggregate: int, *statuses: str) -> None:
-    """From now on the database refuses to give these statuses to the rows of the aggregate."""
+    """Make the database refuse these statuses for the rows of the aggregate."""
     listed = ", ".join(f"'{status}'" for status in statuses)
     await pool.execute(REFUSE)
     await pool.execute(
@@ -45,20 +45,20 @@ async def is_dead(source: Source, row_id: int) -> bool:
     return bool((await source.row(row_id))["status"] == "DEAD")
 
 
-async def orphan(pool: Pool, row_id: int) -> None:
-    """The row is leased by a relay that is gone."""
-    await pool.execute(ORPHAN, row_id, uuid4(), timedelta(hours=1))
+async def abandon(pool: Pool, row_id: int) -> None:
+    """Lease the row to a relay that no longer runs."""
+    await pool.execute(ABANDON, row_id, uuid4(), timedelta(hours=1))
 
 
-async def test_a_reminder_that_was_planned_anew_while_it_was_leased_does_not_stop_the_relays(
+async def test_a_reminder_rescheduled_while_it_was_leased_does_not_stop_the_relay(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     await pool.execute(ONLY_PENDING)
     (old,) = await source.commit(event(1, 2, schedule_key="reminder-24h"))
-    await orphan(pool, old)
+    await abandon(pool, old)
     (new,) = await source.commit(event(1, 4, schedule_key="reminder-24h", available_at=TOMORROW))
     (other,) = await source.commit(event(17, 1))
-    await orphan(pool, other)
+    await abandon(pool, other)
     async with running_relay(database, amqp_url, **NO_POLL):
         await eventually(lambda: stream.arrivals == [(17, 1)])
         await source.commit(event(2, 1))
@@ -74,7 +74,7 @@ async def test_a_reminder_that_was_planned_anew_while_it_was_leased_does_not_sto
     [("PUBLISHED", {}), ("FAILED", {"event_type": UNROUTABLE})],
     ids=["complete", "fail"],
 )
-async def test_an_outcome_that_cannot_be_recorded_buries_its_row_and_the_rest_is_recorded(
+async def test_a_row_whose_outcome_cannot_be_recorded_is_buried_and_the_others_are_recorded(
     database: Database,
     amqp_url: SecretStr,
     source: Source,
@@ -94,10 +94,10 @@ async def test_an_outcome_that_cannot_be_recorded_buries_its_row_and_the_rest_is
     assert row["last_error"] == f"could not be recorded as {status.lower()}: RaiseError: aggregate 1 is refused"
 
 
-async def test_a_row_that_cannot_be_put_back_is_buried_and_the_rest_is_put_back(
+async def test_a_row_that_cannot_be_released_is_buried_and_the_others_are_released(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
-    """What follows a failed event is put back: here the database refuses that for one of two."""
+    """Successors of a failed event are released. The database refuses that for one of two."""
     await refuse(pool, 1, "PENDING")
     head, bad, good_head, good = await source.commit(
         event(1, 1, event_type=UNROUTABLE), event(1, 2), event(2, 1, event_type=UNROUTABLE), event(2, 2)
@@ -111,7 +111,7 @@ async def test_a_row_that_cannot_be_put_back_is_buried_and_the_rest_is_put_back(
     assert "aggregate 1 is refused" in (await source.row(bad))["last_error"]
 
 
-async def test_a_row_that_cannot_be_claimed_is_buried_and_the_rest_is_published_in_order(
+async def test_a_row_that_cannot_be_claimed_is_buried_and_the_others_are_published_in_order(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     await refuse(pool, 1, "PROCESSING")
@@ -125,21 +125,21 @@ async def test_a_row_that_cannot_be_claimed_is_buried_and_the_rest_is_published_
     assert row["last_error"].startswith("the row could not be claimed: ")
 
 
-async def test_a_row_that_can_not_even_be_buried_stops_nobody_else(
+async def test_a_row_that_cannot_be_buried_does_not_stop_the_others(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     await refuse(pool, 1, "PROCESSING", "DEAD")
     (bad, _) = await source.commit(event(1, 1), event(2, 1))
     async with running_relay(database, amqp_url, relay_poll_seconds=0.2):
         await eventually(lambda: stream.arrivals == [(2, 1)])
-        await asyncio.sleep(0.5)  # two sweeps meet it again
+        await asyncio.sleep(0.5)  # two polls find it again
         await source.commit(event(3, 1))
         await eventually(lambda: stream.arrivals == [(2, 1), (3, 1)])
     assert (await source.row(bad))["status"] == "PENDING"
 
 
 @pytest.mark.parametrize(("refused", "left"), [(["PENDING"], "DEAD"), (["PENDING", "DEAD"], "PROCESSING")])
-async def test_a_start_up_never_fails_on_a_row_of_a_dead_relay(
+async def test_a_start_never_fails_on_an_abandoned_row(
     database: Database,
     amqp_url: SecretStr,
     source: Source,
@@ -150,19 +150,19 @@ async def test_a_start_up_never_fails_on_a_row_of_a_dead_relay(
 ) -> None:
     bad, good = await source.commit(event(1, 1), event(17, 1))
     for row_id in (bad, good):
-        await orphan(pool, row_id)
+        await abandon(pool, row_id)
     await refuse(pool, 1, *refused)
     async with running_relay(database, amqp_url, **NO_POLL):
         await eventually(lambda: stream.arrivals == [(17, 1)])
         assert (await source.row(bad))["status"] == left
 
 
-async def test_a_missing_right_concerns_every_row_so_none_is_buried(
+async def test_a_missing_privilege_buries_no_row(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
-    """Neither in a claim nor in the release at start-up; when the right is back, everything goes on."""
-    held, *_ = await source.commit(*(event(number, 1) for number in range(1, 6)))
-    await orphan(pool, held)
+    """Neither in a claim nor in the release of abandoned leases. Publishing resumes when the privilege is granted."""
+    leased, *_ = await source.commit(*(event(number, 1) for number in range(1, 6)))
+    await abandon(pool, leased)
     await pool.execute("REVOKE UPDATE ON event_outbox FROM tablebell_event_relay")
     async with running_relay(database, amqp_url, relay_poll_seconds=0.2):
         await asyncio.sleep(1)
@@ -171,7 +171,7 @@ async def test_a_missing_right_concerns_every_row_so_none_is_buried(
         await eventually(lambda: source.all_are("PUBLISHED"))
 
 
-async def test_an_outcome_that_no_row_may_have_is_insisted_on(
+async def test_recording_is_retried_while_the_database_refuses_every_row(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     await pool.execute(REFUSE.replace("'aggregate % is refused', NEW.aggregate_id", "USING ERRCODE = '42501'"))
@@ -186,7 +186,7 @@ async def test_an_outcome_that_no_row_may_have_is_insisted_on(
         assert await source.statuses() == {"PROCESSING": 2}
         await pool.execute("DROP TRIGGER refuse ON event_outbox")
         await eventually(lambda: source.all_are("PUBLISHED"))
-    assert stream.repeated() == 0
+    assert stream.count_duplicates() == 0
 
 
 async def statuses_of(source: Source, ids: list[int], status: str) -> bool:

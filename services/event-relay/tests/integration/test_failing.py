@@ -1,4 +1,4 @@
-"""A failure is the message's or the broker's, and only the message's counts."""
+"""Only failures of the message itself count as attempts; failures of the broker do not."""
 
 import asyncio
 from functools import partial
@@ -20,7 +20,7 @@ NO_POLL = {"relay_poll_seconds": 600.0}
 UNROUTABLE = "KITCHEN_ON_FIRE"
 
 
-async def test_an_unroutable_event_is_a_failure_that_says_so(
+async def test_an_unroutable_event_fails_with_that_reason(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     async with running_relay(database, amqp_url, **NO_POLL):
@@ -35,13 +35,13 @@ async def test_an_unroutable_event_is_a_failure_that_says_so(
 @pytest.mark.parametrize(
     ("columns", "error"),
     [
-        ({"event_type": ""}, "event_type has to be 1 to 255 bytes long, and has 0"),
-        ({"event_type": "RESERVATION_" + "X" * 300}, "event_type has to be 1 to 255 bytes long, and has 312"),
+        ({"event_type": ""}, "event_type must be 1 to 255 bytes long, not 0"),
+        ({"event_type": "RESERVATION_" + "X" * 300}, "event_type must be 1 to 255 bytes long, not 312"),
         ({"payload": {"note": "x" * 5_000_000}}, "the message would have 5000"),
     ],
     ids=["no type", "long type", "huge payload"],
 )
-async def test_a_row_that_can_be_no_message_fails_alone(
+async def test_an_unpublishable_row_fails_alone(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, columns: dict[str, object], error: str
 ) -> None:
     async with running_relay(database, amqp_url, **NO_POLL):
@@ -57,54 +57,52 @@ async def failed(source: Source, row_id: int):
     return row if row["status"] == "FAILED" else None
 
 
-async def test_a_failed_event_holds_back_only_its_own_aggregate(
+async def test_a_failed_event_blocks_only_its_own_aggregate(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     async with running_relay(database, amqp_url, **NO_POLL):
-        head, follower, *_ = await source.commit(
+        first, successor, *_ = await source.commit(
             event(1, 1, event_type=UNROUTABLE), event(1, 2), event(17, 1), event(2, 1)
         )
-        await eventually(lambda: failed(source, head))
+        await eventually(lambda: failed(source, first))
         await source.commit(event(1, 3), event(17, 2), event(2, 2))
         await eventually(lambda: stream.first_arrivals() == {17: [1, 2], 2: [1, 2]})
-        row = await source.row(follower)
+        row = await source.row(successor)
         assert (row["status"], row["retry_count"]) == ("PENDING", 0)
         assert row["last_error"].startswith("waits for version 1, which failed: unroutable")
 
-        await bind_elsewhere(amqp_url)
-        await source.hurry()
+        await bind_other_queue(amqp_url)
+        await source.make_retries_due()
         await eventually(lambda: source.all_are("PUBLISHED"))
-    assert stream.first_arrivals()[1] == [2, 3], "version 1 went to the other queue, before these"
-    assert (await source.row(follower))["last_error"] is None
+    assert stream.first_arrivals()[1] == [2, 3], "version 1 went to the other queue before these"
+    assert (await source.row(successor))["last_error"] is None
 
 
-async def test_a_retry_comes_by_itself_without_a_poll(
-    database: Database, amqp_url: SecretStr, source: Source, stream: Stream
-) -> None:
+async def test_a_retry_needs_no_poll(database: Database, amqp_url: SecretStr, source: Source, stream: Stream) -> None:
     async with running_relay(database, amqp_url, **NO_POLL):
-        (head, _) = await source.commit(event(1, 1, event_type=UNROUTABLE), event(1, 2))
-        await eventually(lambda: failed(source, head))
-        await bind_elsewhere(amqp_url)
+        (first, _) = await source.commit(event(1, 1, event_type=UNROUTABLE), event(1, 2))
+        await eventually(lambda: failed(source, first))
+        await bind_other_queue(amqp_url)
         await eventually(lambda: source.all_are("PUBLISHED"))
-    assert (await source.row(head))["retry_count"] == 1
+    assert (await source.row(first))["retry_count"] == 1
 
 
-async def test_after_five_attempts_an_event_is_dead_lets_the_others_go_on_and_can_be_requeued(
+async def test_after_five_attempts_an_event_is_dead_unblocks_its_successors_and_can_be_requeued(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     async with running_relay(database, amqp_url, **NO_POLL):
-        (head, _) = await source.commit(event(1, 1, event_type=UNROUTABLE), event(1, 2))
+        (first, _) = await source.commit(event(1, 1, event_type=UNROUTABLE), event(1, 2))
         for attempt in range(1, 5):
-            await eventually(lambda: failed(source, head))
-            assert (await source.row(head))["retry_count"] == attempt
+            await eventually(lambda: failed(source, first))
+            assert (await source.row(first))["retry_count"] == attempt
             assert stream.arrivals == []
-            await source.hurry()
-            await eventually(partial(has_failed, source, head, attempt + 1))
+            await source.make_retries_due()
+            await eventually(partial(has_failed, source, first, attempt + 1))
         await eventually(lambda: stream.arrivals == [(1, 2)])
-        assert (await source.row(head))["status"] == "DEAD"
+        assert (await source.row(first))["status"] == "DEAD"
 
-        await bind_elsewhere(amqp_url)
-        await OutboxTable(Level.EVENT).requeue(pool, [head])
+        await bind_other_queue(amqp_url)
+        await OutboxTable(Level.EVENT).requeue(pool, [first])
         await source.commit(event(2, 1))
         await eventually(lambda: source.all_are("PUBLISHED"))
 
@@ -114,10 +112,10 @@ async def has_failed(source: Source, row_id: int, times: int) -> bool:
     return bool(row["retry_count"] == times and row["status"] in ("FAILED", "DEAD"))
 
 
-async def test_a_full_queue_burns_no_attempt_and_loses_nothing(
+async def test_a_full_queue_counts_no_attempt_and_loses_nothing(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
-    """The broker refuses with a nack: what it did not confirm is not marked as published."""
+    """The broker answers with a nack: an unconfirmed event is not marked as published."""
     async with await aio_pika.connect(amqp_url.get_secret_value()) as connection:
         channel = await connection.channel()
         full = await channel.declare_queue("full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
@@ -140,9 +138,9 @@ async def has_error(source: Source, row_id: int) -> bool:
     return bool((await source.row(row_id))["last_error"])
 
 
-async def bind_elsewhere(amqp_url: SecretStr) -> None:
-    """Now there is a queue for what was unroutable."""
+async def bind_other_queue(amqp_url: SecretStr) -> None:
+    """Bind a queue for the events that were unroutable."""
     async with await aio_pika.connect(amqp_url.get_secret_value()) as connection:
         channel = await connection.channel()
-        queue = await channel.declare_queue("elsewhere", durable=True)
+        queue = await channel.declare_queue("other", durable=True)
         await queue.bind(EVENT_EXCHANGE, "kitchen.#")

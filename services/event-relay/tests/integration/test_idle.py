@@ -1,4 +1,4 @@
-"""Idle is idle."""
+"""The queries of an idle relay."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -16,30 +16,30 @@ POLL = 0.5
 POLLS = 8
 
 
-async def test_an_idle_relay_asks_one_question_per_poll_and_nothing_else(
+async def test_an_idle_relay_makes_one_query_per_poll(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
-    wire = TcpProxy(database.url_of("event_relay"))
-    async with wire.open(), running_relay(database, amqp_url, database_url=wire.url, relay_poll_seconds=POLL):
+    proxy = TcpProxy(database.url_of("event_relay"))
+    async with proxy.open(), running_relay(database, amqp_url, database_url=proxy.url, relay_poll_seconds=POLL):
         await source.commit(event(1, 1))
         await eventually(lambda: stream.arrivals == [(1, 1)])
         await asyncio.sleep(2.0)
-        before = wire.queries
+        before = proxy.queries
         await asyncio.sleep(POLLS * POLL)
-        asked = wire.queries - before
-        assert POLLS // 2 <= asked <= POLLS + 1
+        made = proxy.queries - before
+        assert POLLS // 2 <= made <= POLLS + 1
 
 
-async def test_a_planned_event_costs_no_more_questions_until_its_time(
+async def test_a_planned_event_causes_no_queries_before_it_is_due(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     await source.commit(*(event(aggregate, 1, available_at=tomorrow) for aggregate in range(100)))
-    wire = TcpProxy(database.url_of("event_relay"))
-    async with wire.open(), running_relay(database, amqp_url, database_url=wire.url, relay_poll_seconds=POLL):
+    proxy = TcpProxy(database.url_of("event_relay"))
+    async with proxy.open(), running_relay(database, amqp_url, database_url=proxy.url, relay_poll_seconds=POLL):
         await source.commit(event(1, 2))
         await eventually(lambda: stream.arrivals == [(1, 2)])
         await asyncio.sleep(2.0)
-        before = wire.queries
+        before = proxy.queries
         await asyncio.sleep(POLLS * POLL)
-        assert wire.queries - before <= POLLS + 1
+        assert proxy.queries - before <= POLLS + 1

@@ -1,4 +1,4 @@
-"""What an operator sees: health and metrics of a running relay."""
+"""The metrics of a running relay."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ from .stream import Stream
 
 
 async def scrape(settings: Settings) -> dict[tuple[str, str], float]:
-    """Values by name and by their one label."""
+    """Values by name and label; each metric has at most one label."""
     async with httpx.AsyncClient() as http:
         answer = await http.get(f"http://127.0.0.1:{settings.port}/metrics")
     return {
@@ -35,7 +35,7 @@ async def is_ready(settings: Settings) -> bool:
             return False
 
 
-async def test_the_metrics_tell_rows_age_lag_rate_latency_failures_and_partitions(
+async def test_the_metrics_show_rows_age_lag_rate_latency_failures_and_partitions(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     async with running_relay(database, amqp_url) as settings:
@@ -61,14 +61,14 @@ async def test_the_metrics_tell_rows_age_lag_rate_latency_failures_and_partition
     assert before["relay_lag_seconds", ""] == 0
 
 
-PUT_OFF = """
+POSTPONE = """
 UPDATE event_outbox
    SET status = 'FAILED', available_at = now() + interval '1 minute', first_due_at = now() - interval '1 hour'
  WHERE id = $1
 """
 
 
-async def test_an_event_that_is_put_off_again_and_again_is_seen_and_a_planned_one_is_not_late(
+async def test_an_event_with_many_retries_is_overdue_and_a_planned_one_is_not(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
@@ -78,9 +78,9 @@ async def test_an_event_that_is_put_off_again_and_again_is_seen_and_a_planned_on
         await eventually(lambda: is_ready(settings))
         await eventually(lambda: stream.arrivals == [(2, 1)])
         await eventually(lambda: is_published(source, sent))
-        (put_off,) = await source.commit(event(3, 1, available_at=tomorrow))
+        (postponed,) = await source.commit(event(3, 1, available_at=tomorrow))
         before = await scrape(settings)
-        await pool.execute(PUT_OFF, put_off)
+        await pool.execute(POSTPONE, postponed)
         after = await scrape(settings)
     assert before["relay_overdue_seconds", ""] == 0
     assert after["relay_overdue_seconds", ""] == pytest.approx(3600, abs=30)

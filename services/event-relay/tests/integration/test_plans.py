@@ -1,4 +1,4 @@
-"""The relay's own questions stay on the index of what is open, whatever the history holds."""
+"""The relay's own queries use the index of open events, regardless of the history."""
 
 import json
 from typing import Any
@@ -18,15 +18,15 @@ INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, 
 SELECT 'RESERVATION_REMINDER_DUE', number, 2, '{}', now() + number * interval '1 minute'
   FROM generate_series(1, 5000) AS number
 """
-QUESTIONS: dict[str, list[Any]] = {"look_ahead": [list(range(16)), START.due, START.id], "measure_lag": []}
+QUERIES: dict[str, list[Any]] = {"find_next_due": [list(range(16)), START.due, START.id], "measure_lag": []}
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-async def test_a_question_reads_neither_the_history_nor_what_is_planned(pool: Pool, name: str) -> None:
+@pytest.mark.parametrize("name", QUERIES)
+async def test_a_query_reads_neither_the_history_nor_the_planned_events(pool: Pool, name: str) -> None:
     await pool.execute(HISTORY)
     await pool.execute(PLANNED)
     await pool.execute("VACUUM ANALYZE event_outbox")
-    text = await pool.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + store.SQL[name], *QUESTIONS[name])
+    text = await pool.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + store.SQL[name], *QUERIES[name])
     pending, scans = [json.loads(text)[0]["Plan"]], []
     while pending:
         node: dict[str, Any] = pending.pop()

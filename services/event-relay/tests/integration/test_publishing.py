@@ -1,4 +1,4 @@
-"""An event that is committed arrives, as the contract says, and is marked as published when the broker has it."""
+"""A committed event arrives as its contract says, and is marked as published after the broker's confirm."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ NO_POLL = {"relay_poll_seconds": 600.0}
 CORRELATION = {"correlation_id": "ask-4711", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 
 
-async def test_a_message_is_as_the_contract_says(
+async def test_a_message_matches_the_contract(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     async with running_relay(database, amqp_url, **NO_POLL):
@@ -58,7 +58,7 @@ async def test_a_message_is_as_the_contract_says(
     assert (row["retry_count"], row["last_error"], row["lease_token"]) == (0, None, None)
 
 
-async def test_what_was_committed_before_the_start_is_published_too(
+async def test_events_committed_before_the_start_are_published(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     await source.commit(*(event(aggregate, 1) for aggregate in range(50)))
@@ -67,7 +67,7 @@ async def test_what_was_committed_before_the_start_is_published_too(
         await eventually(lambda: source.all_are("PUBLISHED"))
 
 
-async def test_with_the_wake_ups_off_the_poll_gets_everything(
+async def test_without_wake_ups_the_poll_finds_everything(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     async with running_relay(database, amqp_url, relay_wakeups=False, relay_poll_seconds=0.3):
@@ -77,7 +77,7 @@ async def test_with_the_wake_ups_off_the_poll_gets_everything(
     assert stream.first_arrivals() == {aggregate: [1, 2, 3] for aggregate in range(20)}
 
 
-async def test_a_planned_event_leaves_within_a_second_of_its_time_and_holds_nothing_back(
+async def test_a_planned_event_is_published_within_a_second_of_its_time_and_blocks_nothing(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     async with running_relay(database, amqp_url, **NO_POLL):
@@ -93,7 +93,7 @@ async def test_a_planned_event_leaves_within_a_second_of_its_time_and_holds_noth
     assert timedelta(0) <= published_at - at < timedelta(seconds=1)
 
 
-async def test_an_event_planned_before_the_start_leaves_in_time_without_a_poll(
+async def test_an_event_planned_before_the_start_is_published_in_time_without_a_poll(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     at = datetime.now(UTC) + timedelta(seconds=2)
@@ -104,22 +104,22 @@ async def test_an_event_planned_before_the_start_leaves_in_time_without_a_poll(
     assert timedelta(0) <= (await source.row(planned))["published_at"] - at < timedelta(seconds=1)
 
 
-async def test_a_follower_goes_out_as_soon_as_the_one_before_it_is_confirmed_without_a_poll(
+async def test_a_successor_is_published_as_soon_as_its_predecessor_is_confirmed_without_a_poll(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
-    """Single commits to few aggregates: most are claimed while the one before is in flight."""
+    """Single commits to few aggregates: most are claimed while their predecessor is in flight."""
     async with running_relay(database, amqp_url, **NO_POLL):
         for version in range(1, 41):
             await asyncio.gather(*(source.commit(event(aggregate, version)) for aggregate in range(5)))
         await eventually(lambda: source.all_are("PUBLISHED"))
     assert stream.first_arrivals() == {aggregate: list(range(1, 41)) for aggregate in range(5)}
-    assert stream.repeated() == 0
+    assert stream.count_duplicates() == 0
 
 
-async def test_more_events_of_one_version_than_a_batch_holds_leave_in_the_order_of_their_ids(
+async def test_events_of_one_version_are_published_in_the_order_of_their_ids_across_batches(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
-    """As from somebody who reads all of their notifications: one aggregate, one version."""
+    """Marking all notifications as read creates many events of one aggregate and version."""
     async with running_relay(database, amqp_url, batch_size=10, relay_poll_seconds=600.0):
         await source.commit(*(event(1, 1, payload={"number": number}) for number in range(35)), event(1, 2))
         await eventually(lambda: source.all_are("PUBLISHED"))
@@ -128,20 +128,20 @@ async def test_more_events_of_one_version_than_a_batch_holds_leave_in_the_order_
     assert numbers == [*range(35), None]
 
 
-async def test_versions_that_were_committed_out_of_order_arrive_in_order(
+async def test_versions_committed_out_of_order_arrive_in_order(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     await source.commit(*(event(aggregate, version) for version in range(20, 0, -1) for aggregate in range(10)))
     async with running_relay(database, amqp_url, batch_size=15, **NO_POLL):
         await eventually(lambda: source.all_are("PUBLISHED"))
     assert stream.first_arrivals() == {aggregate: list(range(1, 21)) for aggregate in range(10)}
-    assert stream.repeated() == 0
+    assert stream.count_duplicates() == 0
 
 
-async def test_an_event_whose_transaction_took_long_is_found_by_the_poll(
+async def test_an_event_of_a_long_transaction_is_found_by_the_poll(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
-    """Its time is an early one by when it becomes visible, behind where the claims have come to."""
+    """When it becomes visible, the cursor is already past its timestamp."""
     async with running_relay(database, amqp_url, relay_poll_seconds=1.0):
         await source.commit(event(1, 1))
         await eventually(lambda: source.all_are("PUBLISHED"))

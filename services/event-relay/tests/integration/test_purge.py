@@ -1,4 +1,4 @@
-"""Published events go after their retention; nothing else does."""
+"""Only published events past their retention are deleted."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import SecretStr
 
 from event_relay import store
-from event_relay.purge import BITE, Purge
+from event_relay.purge import PURGE_BATCH, Purge
 from tablebell.outbox import Level, OutboxTable
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually
@@ -25,7 +25,7 @@ SELECT 'RESERVATION_REQUESTED', number, 1, '{}', $2, CASE WHEN $2 = 'PUBLISHED' 
        now() - $3::interval
   FROM generate_series(1, $1::integer) AS number
 """
-# A frame with basic.ack on channel 2. On channel 1 the broker confirms the connection's probe.
+# A frame with basic.ack on channel 2. Channel 1 is for the connection's probe.
 BASIC_ACK = b"\x01\x00\x02\x00\x00\x00\x0d\x00\x3c\x00\x50"
 EIGHT_DAYS, SIX_DAYS, WEEK = timedelta(days=8), timedelta(days=6), timedelta(days=7)
 
@@ -34,10 +34,10 @@ def purge_of(pool: Pool) -> Purge:
     return Purge(pool, OutboxTable(Level.EVENT), WEEK)
 
 
-async def test_a_relay_deletes_what_is_past_its_retention_in_bounded_bites_and_leaves_the_rest(
+async def test_a_relay_deletes_only_published_events_past_their_retention(
     database: Database, amqp_url: SecretStr, source: Source, pool: Pool
 ) -> None:
-    await pool.execute(FILL, BITE + 500, "PUBLISHED", EIGHT_DAYS)
+    await pool.execute(FILL, PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
     await pool.execute(FILL, 30, "PUBLISHED", SIX_DAYS)
     await pool.execute(FILL, 20, "DEAD", EIGHT_DAYS)
     async with running_relay(database, amqp_url, relay_purge_seconds=0.2, retention_days=7):
@@ -50,8 +50,8 @@ async def purged(source: Source, expected: dict[str, int]) -> bool:
     return await source.statuses() == expected
 
 
-async def test_one_bite_is_bounded(database: Database, source: Source, pool: Pool) -> None:
-    await pool.execute(FILL, BITE + 500, "PUBLISHED", EIGHT_DAYS)
+async def test_one_run_deletes_at_most_a_batch(database: Database, source: Source, pool: Pool) -> None:
+    await pool.execute(FILL, PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
     async with open_pool(database.url_of("event_relay"), "test", size=2) as own:
         assert await purge_of(own).run_once() is True
         assert await source.statuses() == {"PUBLISHED": 500}
@@ -70,20 +70,20 @@ async def test_one_relay_purges_at_a_time(source: Source, pool: Pool) -> None:
 
 
 @asynccontextmanager
-async def held_up(amqp_url: SecretStr) -> AsyncIterator[SecretStr]:
-    """A broker that takes messages and confirms none while this lasts: the relay always has something in flight."""
+async def without_confirms(amqp_url: SecretStr) -> AsyncIterator[SecretStr]:
+    """A proxy that drops the broker's confirms, so that the relay always has events in flight."""
     parts = urlsplit(amqp_url.get_secret_value())
 
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, hold: bytes | None) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, drop: bytes | None) -> None:
         while data := await reader.read(65536):
-            if hold is None or hold not in data:
+            if drop is None or drop not in data:
                 writer.write(data)
         writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_broker, to_broker = await asyncio.open_connection(parts.hostname, parts.port)
         with contextlib.suppress(OSError):
-            await asyncio.gather(forward(reader, to_broker, hold=None), forward(from_broker, writer, hold=BASIC_ACK))
+            await asyncio.gather(forward(reader, to_broker, drop=None), forward(from_broker, writer, drop=BASIC_ACK))
 
     proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = proxy.sockets[0].getsockname()[1]
@@ -94,25 +94,28 @@ async def held_up(amqp_url: SecretStr) -> AsyncIterator[SecretStr]:
         proxy.close()
 
 
-async def test_a_relay_that_always_has_something_in_flight_purges_all_the_same(
+async def test_a_relay_with_events_in_flight_purges(
     database: Database, amqp_url: SecretStr, source: Source, pool: Pool
 ) -> None:
     await bind_queue(amqp_url)
-    await pool.execute(FILL, 2 * BITE + 500, "PUBLISHED", EIGHT_DAYS)
+    await pool.execute(FILL, 2 * PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
     await source.commit(event(1, 1))
-    async with held_up(amqp_url) as url, running_relay(database, url, relay_purge_seconds=0.2, retention_days=7):
+    async with (
+        without_confirms(amqp_url) as url,
+        running_relay(database, url, relay_purge_seconds=0.2, retention_days=7),
+    ):
         await eventually(lambda: source.all_are("PROCESSING"), within=8)
 
 
-async def test_a_row_that_cannot_be_deleted_does_not_end_the_relay(
+async def test_a_row_that_cannot_be_deleted_does_not_stop_the_relay(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     await pool.execute(FILL, 10, "PUBLISHED", EIGHT_DAYS)
-    await pool.execute("CREATE TABLE clings (id bigint REFERENCES event_outbox)")
-    await pool.execute("INSERT INTO clings SELECT min(id) FROM event_outbox")
+    await pool.execute("CREATE TABLE referencing (id bigint REFERENCES event_outbox)")
+    await pool.execute("INSERT INTO referencing SELECT min(id) FROM event_outbox")
     async with running_relay(database, amqp_url, relay_purge_seconds=0.1, retention_days=7):
         await asyncio.sleep(0.5)
         await source.commit(event(1, 1))
         await eventually(lambda: stream.arrivals == [(1, 1)])
-        await pool.execute("DROP TABLE clings")
+        await pool.execute("DROP TABLE referencing")
         await eventually(lambda: purged(source, {"PUBLISHED": 1}))

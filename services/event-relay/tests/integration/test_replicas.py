@@ -1,4 +1,4 @@
-"""Any number of relays, coming and going as they like: everything arrives, in order."""
+"""Several relays that start, stop and crash: everything arrives, in order."""
 
 import asyncio
 import random
@@ -20,14 +20,14 @@ IN_ORDER = {aggregate: list(range(1, VERSIONS + 1)) for aggregate in range(AGGRE
 
 
 async def commit_all(source: Source, seconds: float) -> None:
-    """2,000 events, spread over a while."""
+    """Commit 2,000 events over this time."""
     for version in range(1, VERSIONS + 1):
         await source.commit(*(event(aggregate, version) for aggregate in range(AGGREGATES)))
         await asyncio.sleep(seconds / VERSIONS)
 
 
 @pytest.mark.timeout(120)
-async def test_relays_that_are_killed_at_random_lose_nothing_and_keep_the_order(
+async def test_relays_killed_at_random_lose_nothing_and_keep_the_order(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     chance, kills = random.Random(4), 0
@@ -40,18 +40,18 @@ async def test_relays_that_are_killed_at_random_lose_nothing_and_keep_the_order(
             await victim.start()
             kills += 1
         await committing
-        # Two leases' time would be a minute: what the dead held has moved on long before.
+        # Shorter than a lease: abandoned leases are released without waiting for their expiry.
         await eventually(lambda: source.all_are("PUBLISHED"), within=25)
         await eventually(
             lambda: len(set(stream.arrivals)) == AGGREGATES * VERSIONS
-        )  # what is published may be on its way
+        )  # the last messages may not have arrived yet
     assert kills >= 8
     assert stream.first_arrivals() == IN_ORDER
-    assert stream.repeated() <= kills * 2 * BATCH, "more came twice than can have been in flight"
+    assert stream.count_duplicates() <= kills * 2 * BATCH, "more duplicates than events in flight"
 
 
 @pytest.mark.timeout(120)
-async def test_relays_that_stand_still_beyond_their_lease_lose_nothing_and_keep_the_order(
+async def test_relays_frozen_beyond_their_lease_lose_nothing_and_keep_the_order(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     stalls = 3
@@ -66,7 +66,7 @@ async def test_relays_that_stand_still_beyond_their_lease_lose_nothing_and_keep_
         await eventually(lambda: source.all_are("PUBLISHED"), within=25)
         await eventually(lambda: stream.first_arrivals().keys() == IN_ORDER.keys())
     assert stream.first_arrivals() == IN_ORDER
-    assert stream.repeated() <= stalls * 2 * BATCH, "more came twice than can have been in flight"
+    assert stream.count_duplicates() <= stalls * 2 * BATCH, "more duplicates than events in flight"
 
 
 async def test_two_relays_publish_nothing_twice_and_keep_the_order(
@@ -79,10 +79,10 @@ async def test_two_relays_publish_nothing_twice_and_keep_the_order(
         await commit_all(source, seconds=1)
         await eventually(lambda: source.all_are("PUBLISHED"))
     assert stream.first_arrivals() == IN_ORDER
-    assert stream.repeated() == 0
+    assert stream.count_duplicates() == 0
 
 
-async def test_relays_that_join_and_leave_in_the_middle_publish_nothing_twice(
+async def test_relays_that_join_and_leave_under_load_publish_nothing_twice(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     async with running_relay(database, amqp_url, batch_size=BATCH):
@@ -93,13 +93,13 @@ async def test_relays_that_join_and_leave_in_the_middle_publish_nothing_twice(
         await committing
         await eventually(lambda: source.all_are("PUBLISHED"))
     assert stream.first_arrivals() == IN_ORDER
-    assert stream.repeated() == 0
+    assert stream.count_duplicates() == 0
 
 
-async def test_relays_that_lose_their_locks_while_they_publish_do_no_harm(
+async def test_relays_that_lose_their_locks_while_publishing_keep_the_order(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
-    """The one goes on with what it claimed while the other has taken it over: both believe that it is theirs."""
+    """One relay still publishes its batch after the other has taken over the partition."""
     async with (
         running_relay(database, amqp_url, batch_size=BATCH),
         running_relay(database, amqp_url, batch_size=BATCH),
@@ -121,17 +121,17 @@ async def test_relays_that_lose_their_locks_while_they_publish_do_no_harm(
 
 
 @pytest.mark.timeout(60)
-async def test_a_killed_relays_work_moves_on_without_waiting_for_its_lease_or_a_poll(
+async def test_the_events_of_a_killed_relay_are_published_without_waiting_for_its_lease_or_a_poll(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream, pool: Pool
 ) -> None:
     async with relay_processes(1, database, amqp_url, LEASE_SECONDS="600") as (killed,):
         await eventually(lambda: shares_are(pool, [16]), within=30)
         async with running_relay(database, amqp_url, relay_poll_seconds=600.0):
-            await eventually(lambda: shares_are(pool, [8, 8]))  # the first keeps the first eight
-            # Frozen, with events of its partitions in its hands, under a lease of ten minutes; then it dies.
+            await eventually(lambda: shares_are(pool, [8, 8]))  # the first relay keeps partitions 0 to 7
+            # It is frozen with leased events, whose leases last ten minutes. Then it is killed.
             killed.freeze()
             await source.commit(*(event(aggregate, 1) for aggregate in range(8)))
-            await pool.execute(LEASE_TO_SOMEBODY)
+            await pool.execute(LEASE_ALL)
             await asyncio.sleep(0.5)
             assert stream.arrivals == []
             await killed.kill()
@@ -140,7 +140,7 @@ async def test_a_killed_relays_work_moves_on_without_waiting_for_its_lease_or_a_
     assert sorted(stream.arrivals) == [(aggregate, 1) for aggregate in range(8)]
 
 
-LEASE_TO_SOMEBODY = """
+LEASE_ALL = """
 UPDATE event_outbox
    SET status = 'PROCESSING', lease_token = gen_random_uuid(), lease_until = now() + interval '10 minutes'
  WHERE status = 'PENDING'

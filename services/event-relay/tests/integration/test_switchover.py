@@ -1,4 +1,4 @@
-"""A relay process through a switchover: it goes on by itself, and nothing is lost or out of order."""
+"""Relay processes during a switchover: they resume by themselves, and nothing is lost or out of order."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from tablebell_local.testing import open_replication
 
 from .running import relay_processes
 from .source import Source, event
-from .stream import bind_queue, listening
+from .stream import bind_queue, open_stream
 
 AGGREGATES = 20
 
@@ -30,7 +30,7 @@ def replicated(replication: Replication) -> Database:
 
 
 @pytest.mark.timeout(120)
-async def test_two_switchovers_lose_nothing_and_the_relays_go_on_within_5_seconds(
+async def test_two_switchovers_lose_nothing_and_the_relays_resume_within_5_seconds(
     replication: Replication, replicated: Database, amqp_url: SecretStr
 ) -> None:
     await bind_queue(amqp_url)
@@ -43,12 +43,12 @@ async def test_two_switchovers_lose_nothing_and_the_relays_go_on_within_5_second
         await commit(1)
         await eventually(lambda: source.all_are("PUBLISHED"), within=20)
         for version in (2, 4):
-            await commit(version)  # the relays may be in the middle of these
+            await commit(version)  # some of these may be in flight at the switchover
             await replication.switch_over()
             await commit(version + 1)
             await eventually(lambda: source.all_are("PUBLISHED"), within=5)
             await replication.follow()
         assert await pool.fetchval("SELECT max(retry_count) FROM event_outbox") == 0
-    async with listening(amqp_url) as stream:
+    async with open_stream(amqp_url) as stream:
         in_order = {aggregate: list(range(1, 6)) for aggregate in range(AGGREGATES)}
         await eventually(lambda: stream.first_arrivals() == in_order)

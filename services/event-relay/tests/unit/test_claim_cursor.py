@@ -1,4 +1,4 @@
-"""When the claims go on, and when they go back."""
+"""When the cursor advances, and when it moves back."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,69 +19,69 @@ def position(row_id: int) -> Position:
     return Position(NOON + timedelta(milliseconds=row_id), row_id)
 
 
-def batch(rows: list[Any], held: list[Any] | None = None, *, more: bool = True) -> Batch:
-    last = max(each["id"] for each in [*rows, *(held or [])])
-    return Batch(uuid4(), rows, position(last), more, held or [])
+def batch(rows: list[Any], blocked: list[Any] | None = None, *, more: bool = True) -> Batch:
+    last = max(each["id"] for each in [*rows, *(blocked or [])])
+    return Batch(uuid4(), rows, position(last), more, blocked or [])
 
 
-def swept(sweep: ClaimCursor, claimed: Batch) -> bool:
-    sweep.begin_claim()
-    return sweep.end_claim(claimed)
+def claim(cursor: ClaimCursor, claimed: Batch) -> bool:
+    cursor.begin_claim()
+    return cursor.end_claim(claimed)
 
 
-def test_while_there_is_more_the_next_claim_goes_on_where_the_last_one_ended() -> None:
-    sweep = ClaimCursor()
-    assert not swept(sweep, batch([row(1, 1), row(2, 2)]))
-    assert sweep.after == position(2)
+def test_while_there_is_more_the_next_claim_continues_where_the_last_one_ended() -> None:
+    cursor = ClaimCursor()
+    assert not claim(cursor, batch([row(1, 1), row(2, 2)]))
+    assert cursor.position == position(2)
 
 
-def test_at_the_end_some_slack_is_left_for_who_commits_late() -> None:
-    sweep = ClaimCursor()
-    swept(sweep, batch([row(1, 1)], more=False))
-    assert sweep.after == Position(position(1).due - COMMIT_SKEW, 0)
+def test_at_the_end_the_next_claim_scans_back_for_late_commits() -> None:
+    cursor = ClaimCursor()
+    claim(cursor, batch([row(1, 1)], more=False))
+    assert cursor.position == Position(position(1).due - COMMIT_SKEW, 0)
 
 
-def test_an_empty_table_leaves_the_sweep_at_its_start() -> None:
-    sweep = ClaimCursor()
-    sweep.begin_claim()
-    assert not sweep.end_claim(Batch(uuid4(), [], START, more=False))
-    assert sweep.after == START
+def test_an_empty_table_leaves_the_cursor_at_its_start() -> None:
+    cursor = ClaimCursor()
+    cursor.begin_claim()
+    assert not cursor.end_claim(Batch(uuid4(), [], START, more=False))
+    assert cursor.position == START
 
 
-def test_what_is_held_back_is_gone_back_for_when_the_one_before_it_has_landed() -> None:
-    sweep = ClaimCursor()
+def test_the_cursor_moves_back_to_a_blocked_event_when_its_predecessor_is_settled() -> None:
+    cursor = ClaimCursor()
     first = batch([row(1, 1), row(2, 2)])
-    swept(sweep, first)
-    swept(sweep, batch([row(4, 4)], held=[row(3, 1)]))
-    assert sweep.after == position(4)
-    assert sweep.land(first.rows, all_done=True)
-    assert sweep.after < position(3)
+    claim(cursor, first)
+    claim(cursor, batch([row(4, 4)], blocked=[row(3, 1)]))
+    assert cursor.position == position(4)
+    assert cursor.settle(first.rows, all_confirmed=True)
+    assert cursor.position < position(3)
 
 
-def test_what_landed_while_the_claim_was_under_way_is_not_forgotten() -> None:
-    sweep = ClaimCursor()
+def test_a_predecessor_settled_during_a_claim_unblocks_the_events_of_that_claim() -> None:
+    cursor = ClaimCursor()
     first = batch([row(1, 1)])
-    swept(sweep, first)
-    sweep.begin_claim()
-    assert not sweep.land(first.rows, all_done=True)
-    assert sweep.end_claim(batch([row(4, 4)], held=[row(3, 1)]))
-    assert sweep.after < position(3)
+    claim(cursor, first)
+    cursor.begin_claim()
+    assert not cursor.settle(first.rows, all_confirmed=True)
+    assert cursor.end_claim(batch([row(4, 4)], blocked=[row(3, 1)]))
+    assert cursor.position < position(3)
 
 
-def test_what_was_put_back_while_the_claim_was_under_way_is_not_forgotten() -> None:
-    sweep = ClaimCursor()
+def test_the_cursor_moves_back_to_an_event_released_during_a_claim() -> None:
+    cursor = ClaimCursor()
     first = batch([row(1, 1)])
-    swept(sweep, first)
-    sweep.begin_claim()
-    assert sweep.land(first.rows, all_done=False)
-    assert sweep.end_claim(batch([row(4, 4)]))
-    assert sweep.after < position(1)
+    claim(cursor, first)
+    cursor.begin_claim()
+    assert cursor.settle(first.rows, all_confirmed=False)
+    assert cursor.end_claim(batch([row(4, 4)]))
+    assert cursor.position < position(1)
 
 
-def test_what_lands_without_followers_moves_nothing() -> None:
-    sweep = ClaimCursor()
+def test_a_settled_event_without_successors_does_not_move_the_cursor() -> None:
+    cursor = ClaimCursor()
     first = batch([row(1, 1)])
-    swept(sweep, first)
-    swept(sweep, batch([row(3, 3)], held=[row(2, 2)]))
-    assert not sweep.land(first.rows, all_done=True)
-    assert sweep.after == position(3)
+    claim(cursor, first)
+    claim(cursor, batch([row(3, 3)], blocked=[row(2, 2)]))
+    assert not cursor.settle(first.rows, all_confirmed=True)
+    assert cursor.position == position(3)

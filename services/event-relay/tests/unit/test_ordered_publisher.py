@@ -1,4 +1,4 @@
-"""The order that the courier keeps between batches, with a broker that confirms when the test says so."""
+"""The order that OrderedPublisher keeps between batches. The test decides when the broker confirms."""
 
 import asyncio
 import time
@@ -17,7 +17,9 @@ from tablebell.testing import eventually
 Key = tuple[int, int]
 
 
-class Broker:
+class FakePublisher:
+    """Answers a publish when the test says so."""
+
     def __init__(self) -> None:
         self.published: list[Key] = []
         self._answers: dict[Key, asyncio.Future[PublishOutcome]] = defaultdict(asyncio.Future)
@@ -36,12 +38,12 @@ class Broker:
 
 
 @pytest.fixture
-def broker() -> Broker:
-    return Broker()
+def broker() -> FakePublisher:
+    return FakePublisher()
 
 
 @pytest.fixture
-def publisher(broker: Broker) -> OrderedPublisher:
+def publisher(broker: FakePublisher) -> OrderedPublisher:
     return OrderedPublisher(broker, RetryPolicy.exponential(5), 5.0)  # type: ignore[arg-type]
 
 
@@ -60,32 +62,32 @@ def row(aggregate: int, version: int):
     }
 
 
-def deliver(
+def publish(
     publisher: OrderedPublisher, *rows: object, claimed_at: float | None = None, token: UUID | None = None
 ) -> asyncio.Task[BatchResult]:
-    batch = Batch(token or publisher.token, rows, START, more=False)  # type: ignore[arg-type]
-    return asyncio.create_task(publisher.deliver(batch, claimed_at or time.monotonic()))
+    batch = Batch(token or publisher.claim_token, rows, START, more=False)  # type: ignore[arg-type]
+    return asyncio.create_task(publisher.publish_batch(batch, claimed_at or time.monotonic()))
 
 
 async def test_a_message_that_the_client_library_cannot_encode_fails_alone(
-    publisher: OrderedPublisher, broker: Broker
+    publisher: OrderedPublisher, broker: FakePublisher
 ) -> None:
-    delivery = deliver(publisher, row(1, 1), row(1, 2), row(2, 1))
+    publishing = publish(publisher, row(1, 1), row(1, 2), row(2, 1))
     await eventually(lambda: len(broker.published) == 2)
     broker.fail(1, 1, ValueError("no such type"))
     broker.answer(2, 1, Confirmed())
-    report = await delivery
-    assert report.confirmed == [201]
-    (failure,) = report.failed
+    result = await publishing
+    assert result.confirmed == [201]
+    (failure,) = result.failed
     assert (failure.id, failure.error) == (101, "unpublishable: ValueError: no such type")
-    assert [failure.id for failure in report.put_back] == [102]
+    assert [failure.id for failure in result.released] == [102]
 
 
-async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_else_does(
-    publisher: OrderedPublisher, broker: Broker
+async def test_only_a_successor_in_the_next_batch_waits_for_the_confirm(
+    publisher: OrderedPublisher, broker: FakePublisher
 ) -> None:
-    first = deliver(publisher, row(1, 1))
-    second = deliver(publisher, row(1, 2), row(2, 1))
+    first = publish(publisher, row(1, 1))
+    second = publish(publisher, row(1, 2), row(2, 1))
     await eventually(lambda: broker.published == [(1, 1), (2, 1)])
     broker.answer(1, 1, Confirmed())
     await eventually(lambda: broker.published[2:] == [(1, 2)])
@@ -95,93 +97,91 @@ async def test_a_follower_in_the_next_batch_waits_for_the_confirm_and_nobody_els
     assert sorted((await second).confirmed) == [102, 201]
 
 
-async def test_a_batch_may_be_done_before_the_one_before_it(publisher: OrderedPublisher, broker: Broker) -> None:
-    first = deliver(publisher, row(1, 1), row(2, 1))
-    second = deliver(publisher, row(1, 2))
+async def test_a_batch_may_finish_before_an_earlier_one(publisher: OrderedPublisher, broker: FakePublisher) -> None:
+    first = publish(publisher, row(1, 1), row(2, 1))
+    second = publish(publisher, row(1, 2))
     broker.answer(1, 1, Confirmed())
     broker.answer(1, 2, Confirmed())
     assert (await second).confirmed == [102]
-    third = deliver(publisher, row(2, 2))
+    third = publish(publisher, row(2, 2))
     await asyncio.sleep(0.01)
-    assert (2, 2) not in broker.published, "it stands behind the first batch's"
+    assert (2, 2) not in broker.published, "it waits for version 1 in the first batch"
     broker.answer(2, 1, Confirmed())
     broker.answer(2, 2, Confirmed())
     assert sorted((await first).confirmed) == [101, 201]
     assert (await third).confirmed == [202]
-    assert not publisher._lines
+    assert not publisher._lanes
 
 
 @pytest.mark.parametrize("outcome", [Rejected("unroutable"), Unreachable("away")])
-async def test_what_follows_a_failure_in_the_batch_before_is_put_back_unsent(
-    publisher: OrderedPublisher, broker: Broker, outcome: PublishOutcome
+async def test_successors_of_a_failure_in_an_earlier_batch_are_released_unpublished(
+    publisher: OrderedPublisher, broker: FakePublisher, outcome: PublishOutcome
 ) -> None:
-    first = deliver(publisher, row(1, 1))
-    second = deliver(publisher, row(1, 2), row(1, 3))
-    third = deliver(publisher, row(1, 4))
+    first = publish(publisher, row(1, 1))
+    second = publish(publisher, row(1, 2), row(1, 3))
+    third = publish(publisher, row(1, 4))
     await eventually(lambda: broker.published == [(1, 1)])
     broker.answer(1, 1, outcome)
     await first
-    assert [failure.id for failure in (await second).put_back] == [102, 103]
-    assert [failure.id for failure in (await third).put_back] == [104]
+    assert [failure.id for failure in (await second).released] == [102, 103]
+    assert [failure.id for failure in (await third).released] == [104]
     assert broker.published == [(1, 1)]
 
 
-async def test_what_follows_a_batch_that_ran_out_of_time_is_put_back_unsent(
-    publisher: OrderedPublisher, broker: Broker
+async def test_successors_of_a_batch_that_timed_out_are_released_unpublished(
+    publisher: OrderedPublisher, broker: FakePublisher
 ) -> None:
-    first = deliver(publisher, row(1, 1), claimed_at=time.monotonic() - 4.9)
-    second = deliver(publisher, row(1, 2))
-    token = publisher.token
+    first = publish(publisher, row(1, 1), claimed_at=time.monotonic() - 4.9)
+    second = publish(publisher, row(1, 2))
+    token = publisher.claim_token
     assert "no confirm" in ((await first).outage or "")
-    assert [failure.id for failure in (await second).put_back] == [102]
+    assert [failure.id for failure in (await second).released] == [102]
     assert broker.published == [(1, 1)]
-    assert publisher.token != token
+    assert publisher.claim_token != token
 
 
-async def test_a_batch_whose_time_was_over_before_it_began_is_put_back_unsent(
-    publisher: OrderedPublisher, broker: Broker
+async def test_a_batch_whose_timeout_has_passed_before_it_begins_is_released_unpublished(
+    publisher: OrderedPublisher, broker: FakePublisher
 ) -> None:
-    """As after a stop of the whole process between the claim and the delivery."""
-    report = await deliver(publisher, row(1, 1), row(2, 1), claimed_at=time.monotonic() - 60)
-    assert sorted(failure.id for failure in report.put_back) == [101, 201]
+    """The process was stopped between the claim and the publish."""
+    result = await publish(publisher, row(1, 1), row(2, 1), claimed_at=time.monotonic() - 60)
+    assert sorted(failure.id for failure in result.released) == [101, 201]
     assert broker.published == []
 
 
-async def test_a_batch_whose_time_runs_out_while_the_process_stands_still_goes_no_further(
-    publisher: OrderedPublisher, broker: Broker
+async def test_a_batch_that_times_out_while_the_process_is_stopped_publishes_no_more(
+    publisher: OrderedPublisher, broker: FakePublisher
 ) -> None:
-    delivering = deliver(publisher, row(1, 1), row(1, 2), claimed_at=time.monotonic() - 4.9)
+    publishing = publish(publisher, row(1, 1), row(1, 2), claimed_at=time.monotonic() - 4.9)
     await eventually(lambda: broker.published == [(1, 1)])
     broker.answer(1, 1, Confirmed())
-    time.sleep(0.2)  # noqa: ASYNC251 - the whole process stands still; the confirm has arrived meanwhile
-    report = await delivering
+    time.sleep(0.2)  # noqa: ASYNC251 - blocks the whole process; the confirm arrives meanwhile
+    result = await publishing
     assert broker.published == [(1, 1)]
-    assert {failure.id for failure in report.put_back} >= {102}
+    assert {failure.id for failure in result.released} >= {102}
 
 
 @pytest.mark.parametrize("outcome", [Rejected("unroutable"), Unreachable("away")])
-async def test_what_was_claimed_behind_what_failed_meanwhile_is_put_back_unsent(
-    publisher: OrderedPublisher, broker: Broker, outcome: PublishOutcome
+async def test_successors_claimed_before_a_failure_was_known_are_released_unpublished(
+    publisher: OrderedPublisher, broker: FakePublisher, outcome: PublishOutcome
 ) -> None:
-    """Its claim took version 1 for one on its way, and nothing of that is left in the courier when it comes back."""
-    claimed_with = publisher.token
-    first = deliver(publisher, row(1, 1), row(2, 1))
-    second = deliver(publisher, row(1, 2))
+    """Version 1 was in flight at the time of the claim, and has no lane any more when the batch is published."""
+    claimed_with = publisher.claim_token
+    first = publish(publisher, row(1, 1), row(2, 1))
+    second = publish(publisher, row(1, 2))
     await eventually(lambda: broker.published == [(1, 1), (2, 1)])
     broker.answer(1, 1, outcome)
-    assert [failure.id for failure in (await second).put_back] == [102], "the first batch is not on record yet"
-    third = await deliver(publisher, row(1, 3), row(3, 1), token=claimed_with)
-    assert [failure.id for failure in third.put_back] == [103, 301]
+    assert [failure.id for failure in (await second).released] == [102], "the first batch is not recorded yet"
+    third = await publish(publisher, row(1, 3), row(3, 1), token=claimed_with)
+    assert [failure.id for failure in third.released] == [103, 301]
     broker.answer(2, 1, Confirmed())
     assert (await first).confirmed == [201]
     assert broker.published == [(1, 1), (2, 1)]
 
 
-async def test_nothing_is_remembered_of_a_line_that_has_ended(publisher: OrderedPublisher, broker: Broker) -> None:
+async def test_a_finished_lane_is_forgotten(publisher: OrderedPublisher, broker: FakePublisher) -> None:
     broker.answer(1, 1, Rejected("unroutable"))
     broker.answer(1, 2, Confirmed())
-    assert (await deliver(publisher, row(1, 1))).failed
-    assert (await deliver(publisher, row(1, 2))).confirmed == [102], (
-        "what the claim lets through is no longer held back"
-    )
-    assert not publisher._lines
+    assert (await publish(publisher, row(1, 1))).failed
+    assert (await publish(publisher, row(1, 2))).confirmed == [102], "the claim decides what is blocked"
+    assert not publisher._lanes

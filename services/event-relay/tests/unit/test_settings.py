@@ -15,8 +15,8 @@ def settings(**changes: Any) -> Settings:
 
 
 @pytest.mark.parametrize("lease", [0.5, 5, 30, 600])
-def test_a_delivery_always_ends_well_within_its_lease(lease: float) -> None:
-    assert settings(lease_seconds=lease).delivery_seconds <= lease / 2
+def test_the_publish_timeout_is_at_most_half_of_the_lease(lease: float) -> None:
+    assert settings(lease_seconds=lease).publish_timeout_seconds <= lease / 2
 
 
 def test_wake_ups_can_be_switched_off_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
