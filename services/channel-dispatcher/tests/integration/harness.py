@@ -19,10 +19,11 @@ from channel_dispatcher.channels.slack import SlackSettings
 from channel_dispatcher.channels.sms import SmsSettings
 from channel_dispatcher.channels.spec import ChannelSettings
 from channel_dispatcher.dispatcher import Dispatcher
+from channel_dispatcher.failure_attribution import FailureAttribution
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.marks import MarkLimit
+from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.recorder import Recorder
-from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
 from tablebell.outbox import Level, Outbox
 from tablebell.people import Channel
@@ -106,23 +107,23 @@ class Harness:
         stop, recorder = Stop(), self.recorder()
         async with AsyncExitStack() as resources:
             dispatchers = {}
-            for kind in CHANNELS:
-                if kind.channel in channels:
-                    settings = self.settings(kind.channel, **(changes or {}))
-                    dispatchers[kind.channel] = Dispatcher(
-                        kind.channel,
-                        await resources.enter_async_context(kind.open(settings, patience)),
+            for spec in CHANNELS:
+                if spec.channel in channels:
+                    settings = self.settings(spec.channel, **(changes or {}))
+                    breaker = Breaker(time.monotonic, first_pause=0.3, longest_pause=0.5, ramp_seconds=0.2)
+                    attribution = FailureAttribution(timedelta(seconds=0.3), timedelta(seconds=0.5))
+                    dispatchers[spec.channel] = Dispatcher(
+                        spec.channel,
+                        await resources.enter_async_context(spec.open(settings, patience)),
                         pool=self.service,
                         recorder=recorder,
-                        breaker=Breaker(time.monotonic, first_pause=0.3, longest_pause=0.5, ramp_seconds=0.2),
-                        suspects=Suspects(timedelta(seconds=0.3), timedelta(seconds=0.5)),
+                        health=ProviderHealth(spec.channel, breaker, attribution, shared_address=spec.shared_address),
                         limits=settings.limits,
                         policy=policy,
                         wakeup=Wakeup(),
                         lease=timedelta(seconds=lease),
                         batch_size=500,
                         stop=stop,
-                        shared_address=kind.shared_address,
                     )
             async with asyncio.TaskGroup() as tasks:
                 recording = tasks.create_task(recorder.run())
@@ -147,7 +148,7 @@ class Harness:
         query = "SELECT * FROM channel_send_attempt WHERE channel_send_id = $1 ORDER BY id"
         return await self.pool.fetch(query, row_id)
 
-    async def settled(self, *row_ids: int, within: float = 18.0) -> list[asyncpg.Record]:
+    async def finished(self, *row_ids: int, within: float = 18.0) -> list[asyncpg.Record]:
         """The rows, once all of them are finished."""
         query = "SELECT count(*) = 0 FROM notification_channel_send WHERE id = ANY ($1) AND is_sent IS NULL"
 

@@ -43,7 +43,7 @@ async def test_a_round_goes_on_where_the_last_one_stopped(harness: Harness) -> N
     after, seen = 0, []
     for _ in range(5):
         claimed = await claim(harness, 4, after)
-        after = claimed.reached
+        after = claimed.last_restaurant
         seen += await restaurants(harness, list(claimed.deliveries))
     assert Counter(seen) == dict.fromkeys(range(1, 11), 2)
 
@@ -51,7 +51,7 @@ async def test_a_round_goes_on_where_the_last_one_stopped(harness: Harness) -> N
 async def test_a_round_over_more_restaurants_than_it_may_visit_comes_to_all_of_them(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOST_VISITS", 5)
+    monkeypatch.setattr(store, "MAX_VISITS", 5)
     for restaurant in range(1, 13):
         await harness.add(SMS, restaurant_id=restaurant)
     await harness.pool.execute(
@@ -60,7 +60,7 @@ async def test_a_round_over_more_restaurants_than_it_may_visit_comes_to_all_of_t
     after, seen = 0, []
     for _ in range(5):
         claimed = await claim(harness, 10, after)
-        after = claimed.reached
+        after = claimed.last_restaurant
         seen += await restaurants(harness, list(claimed.deliveries))
     assert seen == [12]
 
@@ -83,7 +83,7 @@ async def test_a_claim_says_that_there_is_more_while_any_restaurants_rows_are_fr
     for left in range(5, -1, -1):
         claimed = await claim(harness, 1, after=0 if left % 2 else after)
         taken |= {delivery.id for delivery in claimed.deliveries}
-        after = claimed.reached
+        after = claimed.last_restaurant
         assert (len(claimed.deliveries), claimed.more) == (1, True), f"{left} rows are left"
     assert len(taken) == 6
     last = await claim(harness, 1)

@@ -20,7 +20,7 @@ async def test_a_single_send_overtakes_another_restaurants_burst_of_5000(harness
         await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted >= 100)
         sent_before = harness.sandbox.count(SandboxChannel.SMS).accepted
         (single,) = await harness.add(SMS, restaurant_id=11)
-        await harness.settled(single)
+        await harness.finished(single)
         sent_after = harness.sandbox.count(SandboxChannel.SMS).accepted
     assert sent_after - sent_before < 500, "it waited for what was in hand, not for the burst"
 
@@ -32,12 +32,12 @@ async def test_no_more_are_sent_at_a_time_than_the_setting_allows(harness: Harne
         await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted > 0)
         await asyncio.sleep(0.1)
         assert harness.sandbox.count(SandboxChannel.SMS).accepted == 3
-        await harness.settled(*ids)
+        await harness.finished(*ids)
 
 
 async def test_no_more_are_sent_a_second_than_the_setting_allows(harness: Harness) -> None:
     ids = await harness.add(SMS, 21)
     async with harness.dispatching(SMS, changes={"sms_per_second": 20}):
-        await harness.settled(*ids)
+        await harness.finished(*ids)
     times = [message.received_at_epoch for message in harness.sandbox.messages(SandboxChannel.SMS)]
     assert max(times) - min(times) >= 0.95

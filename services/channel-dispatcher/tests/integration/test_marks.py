@@ -5,10 +5,10 @@ from datetime import timedelta
 from structlog.testing import capture_logs
 
 from channel_dispatcher import store
+from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.metrics import MARKS
 from channel_dispatcher.purge import Purge
-from channel_dispatcher.settlement import Settlement
 from tablebell.people import Channel
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
@@ -28,8 +28,8 @@ async def marked(harness: Harness) -> list[tuple[int, str]]:
     return [(row["user_id"], row["channel_type"]) for row in await harness.pool.fetch(query)]
 
 
-def dead(delivery: Delivery, reason: str = "550 5.1.1 no such user") -> Settlement:
-    return Settlement(delivery, "UNDELIVERABLE", reason, address_is_dead=True)
+def dead(delivery: Delivery, reason: str = "550 5.1.1 no such user") -> AttemptRecord:
+    return AttemptRecord(delivery, "UNDELIVERABLE", reason, address_is_dead=True)
 
 
 async def test_one_batch_marks_every_channel_of_a_person(harness: Harness) -> None:
@@ -49,7 +49,7 @@ async def test_a_success_clears_its_own_channel_although_another_one_died_in_the
         " VALUES ('CUSTOMER', 5, 'EMAIL', $1, 'once')",
         mail.recipient,
     )
-    await store.record_if_leased(harness.service, [Settlement(mail, "SENT"), dead(text)])
+    await store.record_if_leased(harness.service, [AttemptRecord(mail, "SENT"), dead(text)])
     assert await marked(harness) == [(5, "SMS")]
 
 
@@ -112,7 +112,7 @@ async def test_when_too_many_addresses_of_a_channel_die_at_once_nobody_else_is_s
     ]
     await harness.pool.execute("UPDATE undeliverable_address SET marked_at = now()")
     async with harness.dispatching(SMS):
-        rows = await harness.settled(*again)
+        rows = await harness.finished(*again)
     assert [row["outcome"] for row in rows] == ["SKIPPED", "SENT"]
     assert harness.sandbox.count(SandboxChannel.SMS).accepted == 1
 

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from channel_dispatcher import store
+from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
-from channel_dispatcher.settlement import Settlement
 from tablebell.outbox import Level, Outbox, withdraw_channel_sends
 from tablebell.people import Channel, UserType
 from tablebell.retry import RetryPolicy
@@ -95,7 +95,7 @@ async def test_a_retry_that_a_later_version_overtook_is_withdrawn(harness: Harne
     async with harness.dispatching(SMS, policy=RetryPolicy(5, (timedelta(seconds=2),))):
         await eventually(lambda: failed_once(harness, first))
         second = await tell(harness, 2)
-        await harness.settled(first, second)
+        await harness.finished(first, second)
         await asyncio.sleep(2.5)  # the pause of the retry is over
     assert outcome(await harness.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
     assert arrivals(harness) == [(1, 2)]
@@ -117,7 +117,7 @@ async def test_what_is_in_a_slow_providers_hands_arrives_before_what_follows_it(
         second = await tell(harness, 2, supersedes=supersedes)
         await asyncio.sleep(0.5)
         assert (await harness.row(second))["attempt_count"] == 0, "it waits for the answer to the first"
-        rows = await harness.settled(first, second)
+        rows = await harness.finished(first, second)
     assert [outcome(row) for row in rows] == [("SENT", None), ("SENT", None)], "the first keeps its real outcome"
     assert arrivals(harness) == [(1, 1), (1, 2)]
 
@@ -129,7 +129,7 @@ async def test_what_waited_for_an_earlier_version_goes_on_without_a_poll(harness
         await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
         second = await tell(harness, 2)
         dispatchers[SMS]._wakeup.now()  # as its announcement does
-        await harness.settled(first, second, within=5)
+        await harness.finished(first, second, within=5)
 
 
 @pytest.mark.parametrize("result", ["RETRY", "THROTTLED", "DOWN", "UNTRIED", "EXHAUSTED"])
@@ -139,7 +139,7 @@ async def test_a_superseded_row_that_comes_back_unsent_is_withdrawn(harness: Har
     second = await tell(harness, 2)
     assert await claim(harness) == [], "the second waits for the first, which somebody holds"
     recorded = await store.record_if_leased(
-        harness.service, [Settlement(held, result, "busy", pause=timedelta(seconds=9))]
+        harness.service, [AttemptRecord(held, result, "busy", pause=timedelta(seconds=9))]
     )
     assert recorded == {first: store.Recorded("WITHDRAWN", unblocks=True)}
     assert outcome(await harness.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
@@ -151,7 +151,7 @@ async def test_a_superseded_row_whose_dispatcher_died_is_withdrawn_and_holds_up_
     await claim(harness, lease=timedelta(milliseconds=300))
     second = await tell(harness, 2)
     async with harness.dispatching(SMS, lease=1):
-        rows = await harness.settled(first, second)
+        rows = await harness.finished(first, second)
     assert [row["outcome"] for row in rows] == ["WITHDRAWN", "SENT"]
     assert arrivals(harness) == [(1, 2)]
 
@@ -159,7 +159,7 @@ async def test_a_superseded_row_whose_dispatcher_died_is_withdrawn_and_holds_up_
 async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(harness: Harness) -> None:
     first = await tell(harness, 1)
     (held,) = await claim(harness)
-    await store.record_if_leased(harness.service, [Settlement(held, "EXHAUSTED", "HTTP 500")])
+    await store.record_if_leased(harness.service, [AttemptRecord(held, "EXHAUSTED", "HTTP 500")])
     second = await tell(harness, 2)
     row = await harness.row(first)
     assert (outcome(row), row["withdrawn_because"]) == (
@@ -167,9 +167,9 @@ async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(ha
         "superseded by RESERVATION_CHANGED (version 2)",
     )
     async with harness.dispatching(SMS):
-        await harness.settled(second)
+        await harness.finished(second)
         await Outbox(Level.CHANNEL_SEND).requeue(harness.pool, [first])
-        (row,) = await harness.settled(first)
+        (row,) = await harness.finished(first)
     assert outcome(row) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
     assert arrivals(harness) == [(1, 2)]
 
@@ -179,7 +179,7 @@ async def test_what_bears_the_same_version_is_told_in_the_order_in_which_it_was_
     for expected in ids:
         (held,) = await claim(harness)
         assert held.id == expected
-        await store.record_if_leased(harness.service, [Settlement(held, "SENT")])
+        await store.record_if_leased(harness.service, [AttemptRecord(held, "SENT")])
 
 
 async def test_another_person_reservation_or_channel_waits_for_nobody(harness: Harness) -> None:
@@ -219,7 +219,7 @@ async def test_whatever_fails_and_however_slow_no_arrival_goes_back(harness: Har
         await asyncio.gather(*(live(reservation) for reservation in range(1, 9)))
         disturbing.cancel()
         await harness.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await harness.settled(*ids, within=60)
+        rows = await harness.finished(*ids, within=60)
 
     assert {row["outcome"] for row in rows} == {"SENT", "WITHDRAWN"}, "otherwise the test shows nothing"
     arrived: dict[int, list[int]] = defaultdict(list)

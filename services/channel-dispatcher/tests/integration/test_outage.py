@@ -28,7 +28,7 @@ async def test_an_outage_of_smtp_under_load_loses_nothing_burns_nothing_and_drai
         await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
         until = asyncio.get_running_loop().time() + OUTAGE_SECONDS
         texts = await harness.add(SMS, 50)
-        rows = await harness.settled(*texts)
+        rows = await harness.finished(*texts)
         assert {row["outcome"] for row in rows} == {"SENT"}, "the other channels go on"
         calls = await harness.pool.fetchval("SELECT count(*) FROM channel_send_attempt WHERE channel_type = 'EMAIL'")
         during: list[int] = []
@@ -38,7 +38,7 @@ async def test_an_outage_of_smtp_under_load_loses_nothing_burns_nothing_and_drai
         later = await harness.pool.fetchval("SELECT count(*) FROM channel_send_attempt WHERE channel_type = 'EMAIL'")
         assert later - calls <= 3 * OUTAGE_SECONDS, "only probes while it is open, of which there are two a second here"
         await harness.sandbox.set_faults(SandboxChannel.EMAIL)
-        rows = await harness.settled(*before, *during, within=60)
+        rows = await harness.finished(*before, *during, within=60)
     assert {row["outcome"] for row in rows} == {"SENT"}
     assert {row["attempt_count"] for row in rows} == {1}
     assert len(set(harness.sandbox.keys(SandboxChannel.EMAIL))) == len(before) + len(during)
@@ -55,7 +55,7 @@ async def test_nobody_there_opens_the_breaker_and_a_probe_closes_it(harness: Har
     async with harness.dispatching(channel) as dispatchers:
         await eventually(lambda: dispatchers[channel].breaker.state is State.OPEN)
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
         assert dispatchers[channel].breaker.state is State.CLOSED
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
 
@@ -82,7 +82,7 @@ async def test_bad_credentials_open_the_breaker_loudly_and_burn_nothing(
             await eventually(lambda: dispatchers[channel].breaker.state is State.OPEN)
             assert {(await harness.row(row_id))["is_sent"] for row_id in ids} == {None}
             await harness.sandbox.set_faults(SandboxChannel(channel))
-            rows = await harness.settled(*ids)
+            rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     loud = [line for line in logs if line["log_level"] == "critical"]
     assert loud
@@ -115,7 +115,7 @@ async def test_when_the_provider_throttles_everybody_the_whole_channel_waits(har
         assert asked <= 8
         await asyncio.sleep(1)
         assert harness.sandbox.count(SandboxChannel.SMS).refused <= 8
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
@@ -128,7 +128,7 @@ async def test_a_postgres_restart_in_the_middle_neither_loses_nor_repeats_anythi
     async with harness.dispatching(SMS):
         await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted >= 50)
         await servers.postgres("restart")
-        rows = await harness.settled(*ids, within=40)
+        rows = await harness.finished(*ids, within=40)
     assert {row["outcome"] for row in rows} == {"SENT"}
     keys = harness.sandbox.keys(SandboxChannel.SMS)
     assert len(keys) == len(set(keys)) == 300

@@ -24,7 +24,7 @@ EMAIL, SMS, PUSH, SLACK = DURABLE_CHANNELS
 async def test_a_row_is_sent_once_and_every_step_is_on_record(harness: Harness, channel: Channel) -> None:
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     (message,) = harness.sandbox.messages(SandboxChannel(channel))
     assert "avolo per 4" in message.text
     assert (row["is_sent"], row["outcome"], row["attempt_count"], row["last_error"]) == (True, "SENT", 1, None)
@@ -60,7 +60,7 @@ async def test_what_may_pass_is_tried_again_and_costs_no_attempt_while_nobody_el
     await harness.sandbox.set_faults(SandboxChannel(channel), fault | {"count": 1})
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
     assert [each["outcome"] for each in await harness.attempts(row_id)] == ["DOWN", "SENT"]
     assert harness.sandbox.count(SandboxChannel(channel)).accepted == 1
@@ -80,7 +80,7 @@ async def test_a_mailbox_that_takes_nothing_now_is_tried_again_and_costs_an_atte
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "at": "rcpt", "count": 1} | reply)
     (row_id,) = await harness.add(EMAIL)
     async with harness.dispatching(EMAIL):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 2)
     assert [each["outcome"] for each in await harness.attempts(row_id)] == ["RETRY", "SENT"]
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
@@ -91,7 +91,7 @@ async def test_a_provider_that_does_not_answer_in_time_is_asked_again(harness: H
     await harness.sandbox.set_faults(SandboxChannel(channel), {"kind": "delay", "seconds": 5, "count": 1})
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel, patience=0.3):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
     keys = harness.sandbox.keys(SandboxChannel(channel))
     assert len(keys) == 2, "the provider has taken both: what it did not answer in time may arrive twice"
@@ -103,7 +103,7 @@ async def test_an_sms_that_twilio_took_in_spite_of_its_500_is_sent_twice_under_o
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "accept": True, "count": 1})
     (row_id,) = await harness.add(SMS)
     async with harness.dispatching(SMS):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     first, second = harness.sandbox.messages(SandboxChannel.SMS)
     assert first.message_id != second.message_id == row["provider_message_id"]
     assert first.key == second.key
@@ -139,7 +139,7 @@ async def test_a_throttled_row_waits_as_long_as_it_is_told_and_loses_no_attempt(
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel, policy=RetryPolicy(2, (timedelta(0),))):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
     attempts = await harness.attempts(row_id)
     assert [each["outcome"] for each in attempts] == ["THROTTLED", "THROTTLED", "SENT"]
@@ -165,7 +165,7 @@ async def test_a_dead_address_is_final_at_once_and_marked_on_the_user(
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
     (row_id,) = await harness.add(channel, user_id=7, recipient=address)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
     (dead,) = await harness.pool.fetch("SELECT * FROM undeliverable_address")
     assert (dead["user_type"], dead["user_id"], dead["channel_type"], dead["address"]) == (
@@ -195,7 +195,7 @@ async def test_a_refused_message_is_final_and_marks_nobody(
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
@@ -207,11 +207,11 @@ async def test_what_waits_for_a_dead_address_is_skipped_without_asking_the_provi
     )
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number"})
     async with harness.dispatching(SMS):
-        await harness.settled(first)
+        await harness.finished(first)
         await harness.pool.execute(
             "UPDATE notification_channel_send SET next_attempt_at = created_at WHERE id = $1", second
         )
-        (row,) = await harness.settled(second)
+        (row,) = await harness.finished(second)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
     assert row["last_error"] == "the address is known to be undeliverable"
     assert harness.sandbox.count(SandboxChannel.SMS).refused == 1
@@ -221,10 +221,10 @@ async def test_a_requeued_row_is_tried_again_and_its_success_clears_the_mark(har
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number", "count": 1})
     (row_id,) = await harness.add(SMS)
     async with harness.dispatching(SMS):
-        await harness.settled(row_id)
+        await harness.finished(row_id)
         assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 1
         await Outbox(Level.CHANNEL_SEND).requeue(harness.pool, [row_id])
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert row["outcome"] == "SENT"
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
@@ -233,7 +233,7 @@ async def test_the_last_attempt_ends_it_with_the_reason(harness: Harness) -> Non
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
     (row_id,) = await harness.add(EMAIL)
     async with harness.dispatching(EMAIL):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXHAUSTED", 5)
     assert "RCPT: 450" in row["last_error"]
     assert [each["attempt"] for each in await harness.attempts(row_id)] == [1, 2, 3, 4, 5]
@@ -245,7 +245,7 @@ async def test_a_row_is_never_tried_past_its_time(harness: Harness) -> None:
     in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
     (row_id,) = await harness.add(EMAIL, not_after=in_a_minute)
     async with harness.dispatching(EMAIL, policy=RetryPolicy(5, (timedelta(minutes=2),))):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 1)
     assert "RCPT: 450" in row["last_error"]
 
@@ -253,7 +253,7 @@ async def test_a_row_is_never_tried_past_its_time(harness: Harness) -> None:
 async def test_a_row_whose_time_is_over_is_not_sent_at_all(harness: Harness) -> None:
     (row_id,) = await harness.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
     async with harness.dispatching(SMS):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 0)
     assert row["last_error"] == "too late to be sent"
     assert harness.sandbox.count(SandboxChannel.SMS).accepted == 0
@@ -263,7 +263,7 @@ async def test_a_row_that_its_channel_cannot_read_fails_alone(harness: Harness) 
     (broken,) = await harness.add(SMS, message={"no": "text"})
     (whole,) = await harness.add(SMS)
     async with harness.dispatching(SMS, policy=RetryPolicy(2, (timedelta(milliseconds=100),))):
-        rows = await harness.settled(broken, whole)
+        rows = await harness.finished(broken, whole)
     assert [row["outcome"] for row in rows] == ["EXHAUSTED", "SENT"]
     assert "ValidationError" in rows[0]["last_error"]
 
@@ -271,7 +271,7 @@ async def test_a_row_that_its_channel_cannot_read_fails_alone(harness: Harness) 
 async def test_a_row_without_an_address_is_final_and_marks_nobody(harness: Harness) -> None:
     (row_id,) = await harness.add(EMAIL, recipient=None)
     async with harness.dispatching(EMAIL):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["outcome"], row["last_error"]) == ("UNDELIVERABLE", "not an e-mail address")
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
@@ -279,10 +279,10 @@ async def test_a_row_without_an_address_is_final_and_marks_nobody(harness: Harne
 async def test_an_access_token_is_fetched_once_and_again_when_it_is_refused(harness: Harness) -> None:
     ids = await harness.add(PUSH, 20)
     async with harness.dispatching(PUSH):
-        await harness.settled(*ids)
+        await harness.finished(*ids)
         assert harness.sandbox.count(SandboxChannel.PUSH).refused == 0
         await harness.sandbox.set_faults(SandboxChannel.PUSH, {"kind": "http", "status": 401, "count": 1})
-        (row,) = await harness.settled(*await harness.add(PUSH))
+        (row,) = await harness.finished(*await harness.add(PUSH))
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
 
 
@@ -298,7 +298,7 @@ async def test_every_outcome_is_counted(harness: Harness) -> None:
     ids = [row for number in (retried, throttled, gone) for row in await harness.add(SMS, recipient=number)]
     ids += await harness.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
     async with harness.dispatching(SMS):
-        await harness.settled(*ids)
+        await harness.finished(*ids)
     counted = _outcomes(SMS) - before
     assert counted.pop("untried", 0) <= 3, "what the throttled channel had in hand"
     assert counted == {"sent": 2, "down": 1, "throttled": 1, "undeliverable": 1, "expired": 1}

@@ -47,7 +47,7 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_pro
     ):
         ids = [row for channel in DURABLE_CHANNELS for row in await harness.add(channel)]
         wakeup_sender.announce("notification_channel_send")
-        await harness.settled(*ids)
+        await harness.finished(*ids)
         await harness.pool.execute(
             "UPDATE notification_channel_send SET is_sent = false, outcome = 'WITHDRAWN' WHERE channel_type = 'SLACK'"
         )
@@ -69,7 +69,7 @@ async def test_the_rows_of_a_channel_that_is_off_are_skipped_with_the_reason(
     (row_id,) = await harness.add(Channel.SLACK)
     environment = settings_for(database, harness.sandbox, harness.credentials) | {"CHANNELS_OFF": "SLACK"}
     async with running(environment):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
     assert row["last_error"] == "channel SLACK is not configured"
 

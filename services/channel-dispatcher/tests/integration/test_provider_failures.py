@@ -56,7 +56,7 @@ async def test_an_outage_of_any_form_exhausts_nothing_and_everything_is_sent_aft
         await asyncio.sleep(OUTAGE_SECONDS)
         assert dispatchers[channel].breaker.state is not State.CLOSED
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     calls = "SELECT count(*) FROM channel_send_attempt WHERE outcome = 'DOWN' GROUP BY channel_send_id ORDER BY 1 DESC"
     assert await harness.pool.fetchval(calls) <= 2, "the probes are of different rows"
@@ -70,12 +70,12 @@ async def test_a_message_that_is_alone_outlives_an_outage_too(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     async with harness.dispatching(channel, policy=SOON, patience=PATIENCE):
-        await harness.settled(*await harness.add(channel, 20))
+        await harness.finished(*await harness.add(channel, 20))
         await harness.sandbox.set_faults(SandboxChannel(channel), fault)
         (row_id,) = await harness.add(channel)
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
     assert [each["outcome"] for each in await harness.attempts(row_id)][:3] == ["DOWN"] * 3
 
@@ -91,7 +91,7 @@ async def test_two_dispatchers_at_once_exhaust_nothing_either(
             await both.enter_async_context(harness.dispatching(channel, policy=SOON, patience=PATIENCE))
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
@@ -104,7 +104,7 @@ async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attemp
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
@@ -115,10 +115,10 @@ async def test_a_provider_that_answers_once_and_goes_down_again_costs_nothing(ha
     ids = await harness.add(SMS, 16)
     async with harness.dispatching(SMS, policy=SOON) as dispatchers:
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
-        await harness.settled(*await harness.add(SMS, recipient="+393394444444"))
+        await harness.finished(*await harness.add(SMS, recipient="+393394444444"))
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
@@ -143,7 +143,7 @@ async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(
             good += await harness.add(SMS)
             await asyncio.sleep(0.1)
             assert dispatchers[SMS].breaker.state is State.CLOSED
-        rows = await harness.settled(*good)
+        rows = await harness.finished(*good)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     row = await harness.row(bad)
     assert (row["outcome"], row["attempt_count"]) == ("EXHAUSTED", 5)
@@ -170,8 +170,8 @@ async def test_five_bad_devices_do_not_switch_off_push_for_the_others(
         async with asyncio.timeout(30):
             while None in [(await harness.row(row_id))["is_sent"] for row_id in bad]:
                 sent += await harness.add(PUSH, restaurant_id=99)
-                await harness.settled(sent[-1], within=3)
-        rows = await harness.settled(*bad)
+                await harness.finished(sent[-1], within=3)
+        rows = await harness.finished(*bad)
     assert {row["outcome"] for row in rows} == {outcome}
     assert {(await harness.row(row_id))["outcome"] for row_id in sent} == {"SENT"}
 
@@ -188,10 +188,10 @@ async def test_a_row_that_always_fails_does_not_keep_the_channel_closed_after_an
     async with harness.dispatching(SMS, policy=SOON) as dispatchers:
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
         await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503, "match": BAD[:-1]})
-        rows = await harness.settled(*good, within=6)
+        rows = await harness.finished(*good, within=6)
         assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
         later = await harness.add(SMS, 5, restaurant_id=99)
-        await harness.settled(*later, within=6)
+        await harness.finished(*later, within=6)
     assert {(await harness.row(row_id))["outcome"] for row_id in bad} <= {None, "EXHAUSTED"}
 
 
@@ -204,7 +204,7 @@ async def test_a_mail_that_may_not_be_relayed_marks_nobody_and_is_loud_when_it_i
             await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
             await asyncio.sleep(2)
             await harness.sandbox.set_faults(SandboxChannel.EMAIL)
-            rows = await harness.settled(*ids)
+            rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     assert "provider_refuses_us" in {line["event"] for line in logs}
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
@@ -229,5 +229,5 @@ async def test_one_device_with_a_limit_of_its_own_does_not_throttle_the_channel(
     async with harness.dispatching(PUSH) as dispatchers:
         await eventually(lambda: harness.sandbox.count(SandboxChannel.PUSH).refused == 5)
         assert dispatchers[PUSH].breaker.state is State.CLOSED
-        rows = await harness.settled(*await harness.add(PUSH, 5))
+        rows = await harness.finished(*await harness.add(PUSH, 5))
     assert {row["outcome"] for row in rows} == {"SENT"}

@@ -57,7 +57,7 @@ async def test_the_sandbox_is_reached_by_tls_and_login(
         url = f"{scheme}://{LOGIN[0]}:{PASSWORD}@localhost:{sandbox.smtp_port}"
         (row_id,) = await harness.add(EMAIL)
         async with harness.dispatching(EMAIL, changes={"smtp_url": url, "smtp_ca_file": certificates.authority}):
-            (row,) = await harness.settled(row_id)
+            (row,) = await harness.finished(row_id)
         (message,) = sandbox.messages(SandboxChannel.EMAIL)
     assert row["outcome"] == "SENT"
     assert message.envelope["tls"].startswith("TLSv1")
@@ -102,7 +102,7 @@ async def test_exim_takes_our_mail_by_tls_and_login(
     (later,) = await harness.add(EMAIL, recipient="greylisted@mail.example")
     changes = {"smtp_url": url, "smtp_ca_file": certificates.authority, "email_concurrency": 4}
     async with harness.dispatching(EMAIL, changes=changes):
-        rows = await harness.settled(*ids, gone, later, within=40)
+        rows = await harness.finished(*ids, gone, later, within=40)
     assert {row["outcome"] for row in rows[:30]} == {"SENT"}
     assert [(row["outcome"], row["attempt_count"]) for row in rows[30:]] == [("UNDELIVERABLE", 1), ("EXHAUSTED", 5)]
 

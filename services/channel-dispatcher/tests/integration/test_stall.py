@@ -10,11 +10,12 @@ import pytest
 from channel_dispatcher.breaker import Breaker
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.dispatcher import Dispatcher
+from channel_dispatcher.failure_attribution import FailureAttribution
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.outcome import SendOutcome, Sent
+from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.recorder import Recorder
-from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
 from tablebell.people import Channel
 from tablebell.testing import Database, Servers, eventually
@@ -45,7 +46,7 @@ async def test_a_dispatcher_that_was_stopped_beyond_its_lease_sends_nothing_of_w
     }
     async with running(environment) as stalled:
         # After some fast sends it claims far ahead of its two connections.
-        await harness.settled(*await harness.add(EMAIL, WARM_UP))
+        await harness.finished(*await harness.add(EMAIL, WARM_UP))
         slow = [{"kind": "delay", "seconds": 2, "match": f"anna{WARM_UP + n}@"} for n in (1, 2)]
         await harness.sandbox.set_faults(SandboxChannel.EMAIL, *slow)
         ids = await harness.add(EMAIL, 2 + MAILS)
@@ -54,7 +55,7 @@ async def test_a_dispatcher_that_was_stopped_beyond_its_lease_sends_nothing_of_w
         stalled.pause()
         try:
             async with running(environment):
-                rows = await harness.settled(*ids)
+                rows = await harness.finished(*ids)
                 stalled.resume()
                 await asyncio.sleep(2)
         finally:
@@ -77,13 +78,13 @@ class Counting:
 
 
 def dispatcher(harness: Harness, sender: Counting, recorder: Recorder, stop: Stop, lease: timedelta) -> Dispatcher:
+    attribution = FailureAttribution(timedelta(seconds=0.3), timedelta(seconds=0.5))
     return Dispatcher(
         SMS,
         sender,
         pool=harness.service,
         recorder=recorder,
-        breaker=Breaker(time.monotonic),
-        suspects=Suspects(timedelta(seconds=0.3), timedelta(seconds=0.5)),
+        health=ProviderHealth(SMS, Breaker(time.monotonic), attribution),
         limits=Limits(4),
         policy=SOON,
         wakeup=Wakeup(),
@@ -125,7 +126,7 @@ async def test_results_that_wait_through_an_outage_of_the_database_are_not_sent_
     await other.run_once()
     assert other.in_flight == []
     recording = asyncio.create_task(holding.run())
-    (row,) = await harness.settled(row_id)
+    (row,) = await harness.finished(row_id)
     stop.request()
     holding.finish()
     await asyncio.gather(working, recording)
@@ -140,5 +141,5 @@ async def test_what_a_dead_dispatcher_held_is_taken_over_by_one_that_starts_late
     assert len(gone.in_flight) == 1
     await asyncio.sleep(1.1)
     async with harness.dispatching(SMS, lease=1, poll=60):
-        (row,) = await harness.settled(row_id, within=5)
+        (row,) = await harness.finished(row_id, within=5)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 2)

@@ -24,11 +24,11 @@ def breaker(clock: Clock) -> Breaker:
 
 
 def opened(breaker: Breaker) -> None:
-    assert [breaker.unreachable(target, certain=False) for target in "abc"] == [False, False, True]
+    assert [breaker.record_failure(target, certain=False) for target in "abc"] == [False, False, True]
 
 
 def unreachable(breaker: Breaker, target: str = "a") -> bool:
-    return breaker.unreachable(target, certain=False)
+    return breaker.record_failure(target, certain=False)
 
 
 def test_it_lets_everything_through_at_first(breaker: Breaker) -> None:
@@ -44,7 +44,7 @@ def test_an_answer_in_between_starts_the_count_anew(breaker: Breaker) -> None:
     for _ in range(5):
         unreachable(breaker, "a")
         unreachable(breaker, "b")
-        assert breaker.answered()
+        assert breaker.record_answer()
     assert breaker.state is State.CLOSED
 
 
@@ -54,7 +54,7 @@ def test_one_target_alone_does_not_open_it_however_often_it_fails(breaker: Break
 
 
 def test_a_provider_that_is_certainly_not_there_needs_no_second_target(breaker: Breaker) -> None:
-    assert [breaker.unreachable("a", certain=True) for _ in range(3)] == [False, False, True]
+    assert [breaker.record_failure("a", certain=True) for _ in range(3)] == [False, False, True]
 
 
 def test_after_the_pause_one_message_is_let_through(breaker: Breaker, clock: Clock) -> None:
@@ -81,14 +81,14 @@ def test_a_late_failure_of_what_was_on_its_way_changes_nothing(breaker: Breaker)
 
 def test_a_late_answer_to_what_was_on_its_way_does_not_close_it(breaker: Breaker) -> None:
     opened(breaker)
-    assert not breaker.answered()
+    assert not breaker.record_answer()
     assert breaker.state is State.OPEN
 
 
 def test_an_answered_probe_closes_it_and_the_channel_ramps_up(breaker: Breaker, clock: Clock) -> None:
     opened(breaker)
     clock.now += 1.0
-    breaker.answered()
+    breaker.record_answer()
     allowed = []
     for _ in range(6):
         allowed.append(breaker.allowance(16))
@@ -101,23 +101,23 @@ def test_the_next_outage_starts_with_the_first_pause_again(breaker: Breaker, clo
     clock.now += 1.0
     unreachable(breaker)
     clock.now += 2.0
-    breaker.answered()
+    breaker.record_answer()
     opened(breaker)
     assert breaker.cool_down == 1.0
 
 
 def test_one_throttled_message_stops_nobody_else(breaker: Breaker) -> None:
-    breaker.throttled("a", 30)
-    breaker.throttled("a", 30)
+    breaker.record_throttle("a", 30)
+    breaker.record_throttle("a", 30)
     assert breaker.allowance(16) == 16, "one device has a limit of its own"
-    breaker.answered()
-    breaker.throttled("b", 30)
+    breaker.record_answer()
+    breaker.record_throttle("b", 30)
     assert breaker.allowance(16) == 16
 
 
 def test_two_throttled_in_a_row_stop_the_channel_until_the_wish_is_over(breaker: Breaker, clock: Clock) -> None:
-    breaker.throttled("a", 30)
-    breaker.throttled("b", 20)
+    breaker.record_throttle("a", 30)
+    breaker.record_throttle("b", 20)
     assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.THROTTLED, 0, 20)
     clock.now += 20
     assert (breaker.state, breaker.allowance(16)) == (State.CLOSED, 1)
@@ -129,5 +129,5 @@ def test_it_says_when_more_will_be_let_through(breaker: Breaker, clock: Clock) -
     opened(breaker)
     assert breaker.next_change == 1.0
     clock.now += 1.0
-    breaker.answered()
+    breaker.record_answer()
     assert breaker.next_change == 1.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from channel_dispatcher.channels import push, slack, sms
+from channel_dispatcher.channels.smtp.reply_rules import classify_reply
 from channel_dispatcher.error_rules import DEFAULT_THROTTLE, LONGEST_RETRY_AFTER, Rules, parse_retry_after
 from channel_dispatcher.outcome import ProviderDown, RetryLater, SendOutcome, Throttled, Undeliverable
-from channel_dispatcher.smtp_rules import judge_reply
 
 DEAD = Undeliverable("r", address_is_dead=True)
 REFUSED = Undeliverable("r")
@@ -57,7 +57,7 @@ ANSWERS: list[tuple[Rules, tuple[str, ...], SendOutcome]] = [
 
 @pytest.mark.parametrize(("rules", "keys", "outcome"), ANSWERS, ids=lambda value: str(value)[:40])
 def test_an_answer_has_one_meaning(rules: Rules, keys: tuple[str, ...], outcome: SendOutcome) -> None:
-    assert rules.judge(*keys, reason="r") == outcome
+    assert rules.classify(*keys, reason="r") == outcome
 
 
 CERTAINLY_DOWN = ProviderDown("r", certain=True)
@@ -107,7 +107,7 @@ REPLIES = [
 def test_a_reply_of_smtp_means_what_its_stage_and_its_words_say(
     stage: str, code: int, text: str, outcome: SendOutcome
 ) -> None:
-    judged = judge_reply(stage, code, text)
+    judged = classify_reply(stage, code, text)
     assert isinstance(judged, RetryLater | Undeliverable | ProviderDown)
     assert judged.reason == f"{stage}: {code} {text}"
     assert replace(judged, reason="r") == outcome
@@ -139,13 +139,13 @@ def test_an_invalid_argument_of_fcm_is_about_the_address_when_it_names_the_token
 
 
 def test_what_no_rule_knows_is_tried_again() -> None:
-    assert sms.RULES.judge("302 None", "302", "3xx", reason="r") == AGAIN
+    assert sms.RULES.classify("302 None", "302", "3xx", reason="r") == AGAIN
 
 
 def test_the_providers_wish_is_kept() -> None:
     wish = timedelta(seconds=7)
-    assert sms.RULES.judge("429", reason="r", after=wish) == Throttled("r", wish)
-    assert sms.RULES.judge("503", "5xx", reason="r", after=wish) == ProviderDown("r", after=wish)
+    assert sms.RULES.classify("429", reason="r", after=wish) == Throttled("r", wish)
+    assert sms.RULES.classify("503", "5xx", reason="r", after=wish) == ProviderDown("r", after=wish)
 
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)

@@ -28,5 +28,5 @@ async def test_turns_come_evenly_and_none_are_saved_up() -> None:
     await asyncio.sleep(0.1)
     began = clock()
     for _ in range(6):
-        await pace.turn()
+        await pace.acquire()
     assert clock() - began >= 0.095

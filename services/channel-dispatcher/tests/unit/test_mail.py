@@ -7,7 +7,13 @@ from email.policy import default
 
 import pytest
 
-from channel_dispatcher.smtp.message import InvalidAddress, ascii_domain, build_mail, encode_text, parse_mailbox
+from channel_dispatcher.channels.smtp.message import (
+    InvalidAddress,
+    ascii_domain,
+    build_mail,
+    encode_text,
+    parse_mailbox,
+)
 
 
 def built(**changes: str) -> bytes:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiosmtplib import SMTP
 
-from channel_dispatcher.smtp.pipelined import ConnectionLost, PipelinedSmtp
+from channel_dispatcher.channels.smtp.pipelined import ConnectionLost, PipelinedSmtp
 from tablebell.testing import eventually
 
 ENVELOPE = (b"MAIL FROM:<a@b.example>", b"RCPT TO:<c@d.example>")
@@ -131,7 +131,7 @@ async def test_a_cut_line_tells_how_far_it_came(said: bytes, answered: int) -> N
     async with connected(script, "PIPELINING", "CHUNKING") as line:
         with pytest.raises(ConnectionLost) as lost:
             await line.send(ENVELOPE, MAIL)
-        assert lost.value.answered == answered
+        assert lost.value.received == answered
         assert not line.is_open
         with pytest.raises(ConnectionLost):
             await line.reset()

@@ -5,10 +5,10 @@ from uuid import uuid4
 
 import pytest
 
+from channel_dispatcher.attempt_record import AttemptRecord, build_record
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.outcome import NotTried, ProviderDown, RetryLater, SendOutcome, Sent, Throttled, Undeliverable
 from channel_dispatcher.settings import Settings
-from channel_dispatcher.settlement import Settlement, settle
 from tablebell.retry import RetryPolicy
 
 PAUSES = tuple(timedelta(seconds=pause) for pause in Settings.model_fields["retry_pauses"].default)
@@ -20,8 +20,8 @@ def delivery(attempt: int = 1) -> Delivery:
     return Delivery(1, uuid4(), 1, attempt, "CUSTOMER", 5, "a@b.example", {}, {}, datetime.now(UTC))
 
 
-def settled(outcome: SendOutcome, attempt: int = 1) -> Settlement:
-    return settle(delivery(attempt), outcome, POLICY, COOL)
+def settled(outcome: SendOutcome, attempt: int = 1) -> AttemptRecord:
+    return build_record(delivery(attempt), outcome, POLICY, COOL)
 
 
 @pytest.mark.parametrize(("attempt", "seconds"), [(1, 5), (2, 30), (3, 120), (4, 600)])
@@ -45,9 +45,9 @@ def test_throttling_outages_and_what_was_not_tried_cost_no_attempt() -> None:
     assert (throttled.result, throttled.counts, throttled.pause) == ("THROTTLED", False, timedelta(seconds=9))
     down = settled(ProviderDown("refused"), attempt=5)
     assert (down.result, down.counts, down.pause) == ("DOWN", False, COOL)
-    held = settle(delivery(), ProviderDown("503", after=timedelta(seconds=9)), POLICY, COOL, timedelta(seconds=4))
+    held = build_record(delivery(), ProviderDown("503", after=timedelta(seconds=9)), POLICY, COOL, timedelta(seconds=4))
     assert held.pause == timedelta(seconds=9), "the provider's own wish"
-    held = settle(delivery(), ProviderDown("503"), POLICY, COOL, timedelta(seconds=4))
+    held = build_record(delivery(), ProviderDown("503"), POLICY, COOL, timedelta(seconds=4))
     assert held.pause == COOL + timedelta(seconds=4), "other rows are the next to probe it"
     untried = settled(NotTried("stopping"), attempt=5)
     assert (untried.result, untried.counts, untried.pause) == ("UNTRIED", False, COOL)
