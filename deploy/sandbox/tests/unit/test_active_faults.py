@@ -28,32 +28,32 @@ def statuses(active_faults: ActiveFaults, times: int, to: str = "+39") -> list[i
     return [fault.status if isinstance(fault, HttpStatus) else None for fault in faults]
 
 
-def test_without_a_measure_it_strikes_always() -> None:
+def test_a_fault_without_a_limit_applies_always() -> None:
     assert statuses(with_faults({"kind": "http", "status": 500}), 3) == [500, 500, 500]
 
 
-def test_a_count_strikes_the_next_n() -> None:
+def test_a_count_applies_to_the_next_n_messages() -> None:
     assert statuses(with_faults({"kind": "http", "status": 500, "count": 2}), 3) == [500, 500, None]
 
 
-def test_a_probability_strikes_when_the_draw_is_below_it() -> None:
+def test_a_probability_applies_when_the_draw_is_below_it() -> None:
     active_faults = with_faults({"kind": "http", "status": 500, "probability": 0.5}, chances=[0.1, 0.5, 0.49, 0.9])
     assert statuses(active_faults, 4) == [500, None, 500, None]
 
 
 @pytest.mark.parametrize(("probability", "expected"), [(0, [None] * 3), (1, [500] * 3)])
-def test_never_and_always_are_probabilities_too(probability: float, expected: list[int | None]) -> None:
+def test_probabilities_0_and_1_mean_never_and_always(probability: float, expected: list[int | None]) -> None:
     active_faults = with_faults({"kind": "http", "status": 500, "probability": probability}, chances=[0.0, 0.5, 0.999])
     assert statuses(active_faults, 3) == expected
 
 
-def test_a_match_leaves_others_alone_and_uses_nothing_up() -> None:
+def test_a_match_ignores_other_recipients_without_using_up_its_count() -> None:
     active_faults = with_faults({"kind": "http", "status": 500, "count": 1, "match": "333"})
     assert statuses(active_faults, 2, to="+39444") == [None, None]
     assert statuses(active_faults, 2, to="+39333") == [500, None]
 
 
-def test_it_ends_by_itself() -> None:
+def test_a_fault_ends_after_its_duration() -> None:
     clock = Clock()
     active_faults = with_faults(
         {"kind": "http", "status": 500, "for_seconds": 10}, {"kind": "refuse", "for_seconds": 5}, clock=clock
@@ -85,7 +85,7 @@ def test_delays_add_up_and_the_first_error_decides() -> None:
     ]
 
 
-def test_the_longest_outage_counts_and_one_without_an_end_is_the_longest() -> None:
+def test_the_longest_outage_decides_and_one_without_an_end_is_the_longest() -> None:
     active_faults = with_faults(
         {"kind": "refuse", "for_seconds": 5}, {"kind": "refuse"}, {"kind": "refuse", "for_seconds": 9}
     )
@@ -94,13 +94,13 @@ def test_the_longest_outage_counts_and_one_without_an_end_is_the_longest() -> No
     assert outage.for_seconds is None
 
 
-def test_a_stage_is_struck_only_by_its_own_faults() -> None:
+def test_a_fault_applies_only_at_its_stage() -> None:
     active_faults = ActiveFaults()
     active_faults.set(Channel.EMAIL, parse_faults(Channel.EMAIL, [{"kind": "smtp", "code": 550, "at": "rcpt"}]))
     assert active_faults.take(Channel.EMAIL, ("a@b",)) == FaultEffect()
     assert active_faults.take(Channel.EMAIL, ("a@b",), "rcpt").fault is not None
 
 
-def test_faults_of_one_channel_are_not_those_of_another() -> None:
+def test_faults_apply_only_to_their_channel() -> None:
     active_faults = with_faults({"kind": "http", "status": 500})
     assert active_faults.take(Channel.SLACK, ("x",)) == FaultEffect()

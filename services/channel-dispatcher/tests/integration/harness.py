@@ -1,4 +1,4 @@
-"""Real dispatchers in the test's own process, with the rights of the service, against the sandbox."""
+"""Dispatchers in the test's own process, with the permissions of the service, against the sandbox."""
 
 import asyncio
 import time
@@ -57,7 +57,7 @@ class Harness:
         self._numbers = count(1)
 
     async def add(self, channel: Channel, rows: int = 1, **columns: Any) -> list[int]:
-        """Rows of L2, each of a notification and a person of its own."""
+        """Adds rows of L2, each with its own notification and person."""
         given = []
         for number in (next(self._numbers) for _ in range(rows)):
             row = {
@@ -103,7 +103,7 @@ class Harness:
         poll: float = 0.1,
         changes: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[dict[Channel, Dispatcher]]:
-        """A whole dispatcher but for its HTTP side; at the end it stops as it would at SIGTERM."""
+        """Runs a dispatcher without its HTTP server; at the end it stops as on SIGTERM."""
         stop, recorder = Stop(), self.recorder()
         async with AsyncExitStack() as resources:
             dispatchers = {}
@@ -149,7 +149,7 @@ class Harness:
         return await self.pool.fetch(query, row_id)
 
     async def finished(self, *row_ids: int, within: float = 18.0) -> list[asyncpg.Record]:
-        """The rows, once all of them are finished."""
+        """Waits until all rows are finished, and returns them."""
         query = "SELECT count(*) = 0 FROM notification_channel_send WHERE id = ANY ($1) AND is_sent IS NULL"
 
         async def done() -> bool:

@@ -1,4 +1,4 @@
-"""A row that the database refuses, in a claim or in its record, is buried with the reason, and the others go on."""
+"""A row that the database rejects, in a claim or a record, is buried with the reason; other rows are not affected."""
 
 import asyncio
 
@@ -46,7 +46,7 @@ async def test_a_row_that_cannot_be_claimed_is_buried_and_the_rest_is_sent(harne
     assert not await harness.attempts(bad)
 
 
-async def test_a_claim_that_no_row_breaks_is_an_outage(harness: Harness) -> None:
+async def test_a_failing_claim_without_a_bad_row_is_an_outage(harness: Harness) -> None:
     ids = await harness.add(Channel.SMS, 2)
     await harness.pool.execute("REVOKE INSERT ON channel_send_attempt FROM tablebell_channel_dispatcher")
     async with harness.dispatching(Channel.SMS):
@@ -58,7 +58,7 @@ async def test_a_claim_that_no_row_breaks_is_an_outage(harness: Harness) -> None
 
 
 @pytest.mark.parametrize("rows", [1, 2])
-async def test_a_row_that_cannot_even_be_buried_is_left_to_its_lease(harness: Harness, rows: int) -> None:
+async def test_a_row_that_cannot_be_buried_keeps_its_lease(harness: Harness, rows: int) -> None:
     bad, *good = await harness.add(Channel.SMS, rows)
     await refuse(harness, bad, "NEW.is_sent IS NOT NULL")
     async with harness.dispatching(Channel.SMS):
@@ -70,8 +70,8 @@ async def test_a_row_that_cannot_even_be_buried_is_left_to_its_lease(harness: Ha
     assert (row["is_sent"], row["lease_token"] is not None) == (None, True)
 
 
-async def test_a_result_that_no_row_may_have_waits_and_nothing_is_buried(harness: Harness) -> None:
-    """A missing right concerns every row: it is an outage."""
+async def test_a_missing_permission_buries_no_row_and_the_result_waits(harness: Harness) -> None:
+    """A missing permission affects every row: it is an outage."""
     ids = await harness.add(Channel.SMS, 3)
     await harness.pool.execute("REVOKE UPDATE ON channel_send_attempt FROM tablebell_channel_dispatcher")
     async with harness.dispatching(Channel.SMS):

@@ -1,5 +1,5 @@
-"""A provider that fails for everybody costs no attempts, whatever form that takes. A row that fails while others are
-answered costs its own attempts, and holds up nobody."""
+"""A provider that fails for all rows costs no attempts. A row that fails while others are answered costs its own
+attempts, and delays no other row."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -18,7 +18,7 @@ from tablebell_sandbox.channel import Channel as SandboxChannel
 from .harness import Harness
 
 EMAIL, SMS, PUSH, SLACK = DURABLE_CHANNELS
-# Five attempts and the pauses between them take 0.5 s, and 1.8 s if each waits for an answer in vain.
+# Five attempts and the pauses between them take 0.5 s, and 1.8 s if each times out.
 SOON = RetryPolicy(5, (timedelta(milliseconds=100),))
 PATIENCE = 0.25
 OUTAGE_SECONDS = 2.5
@@ -45,7 +45,7 @@ OUTAGES: list[tuple[Channel, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("channel", "fault"), OUTAGES, ids=str)
-async def test_an_outage_of_any_form_exhausts_nothing_and_everything_is_sent_afterwards(
+async def test_an_outage_of_any_form_exhausts_no_row_and_all_are_sent_afterwards(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     login = {"smtp_url": f"smtp://user:secret@127.0.0.1:{harness.sandbox.smtp_port}"} if channel is EMAIL else {}
@@ -59,16 +59,14 @@ async def test_an_outage_of_any_form_exhausts_nothing_and_everything_is_sent_aft
         rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     calls = "SELECT count(*) FROM channel_send_attempt WHERE outcome = 'DOWN' GROUP BY channel_send_id ORDER BY 1 DESC"
-    assert await harness.pool.fetchval(calls) <= 2, "the probes are of different rows"
+    assert await harness.pool.fetchval(calls) <= 2, "the probes use different rows"
 
 
 ALONE = [each for each in OUTAGES if each[1]["kind"] != "drop" and each[1].get("at") in (None, "data")]
 
 
 @pytest.mark.parametrize(("channel", "fault"), ALONE, ids=str)
-async def test_a_message_that_is_alone_outlives_an_outage_too(
-    harness: Harness, channel: Channel, fault: dict[str, Any]
-) -> None:
+async def test_a_single_message_survives_an_outage(harness: Harness, channel: Channel, fault: dict[str, Any]) -> None:
     async with harness.dispatching(channel, policy=SOON, patience=PATIENCE):
         await harness.finished(*await harness.add(channel, 20))
         await harness.sandbox.set_faults(SandboxChannel(channel), fault)
@@ -81,7 +79,7 @@ async def test_a_message_that_is_alone_outlives_an_outage_too(
 
 
 @pytest.mark.parametrize(("channel", "fault"), OUTAGES[:2], ids=str)
-async def test_two_dispatchers_at_once_exhaust_nothing_either(
+async def test_two_dispatchers_exhaust_no_row_during_an_outage(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
@@ -95,7 +93,7 @@ async def test_two_dispatchers_at_once_exhaust_nothing_either(
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
-async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attempt(harness: Harness) -> None:
+async def test_an_outage_under_load_costs_no_attempts(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05})
     ids = await harness.add(SMS, 300)
     async with harness.dispatching(SMS, policy=SOON) as dispatchers:
@@ -108,8 +106,8 @@ async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attemp
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
-async def test_a_provider_that_answers_once_and_goes_down_again_costs_nothing(harness: Harness) -> None:
-    """Most of what is in flight when an outage begins fails after the breaker has opened: it is part of the outage."""
+async def test_a_provider_that_answers_once_and_goes_down_again_costs_no_attempts(harness: Harness) -> None:
+    """Most rows in flight fail after the breaker has opened: these failures are part of the outage."""
     down = {"kind": "http", "status": 503, "match": "+3933300"}
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05}, down)
     ids = await harness.add(SMS, 16)
@@ -149,7 +147,7 @@ async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(
     assert (row["outcome"], row["attempt_count"]) == ("EXHAUSTED", 5)
     outcomes = [each["outcome"] for each in await harness.attempts(bad)]
     assert outcomes[0] == "DOWN"
-    # On a busy machine it may fail twice before somebody else is answered: that is not charged either.
+    # On a busy machine it may fail twice before another row is answered: that is not charged either.
     assert [each for each in outcomes if each != "DOWN"] == ["RETRY", "RETRY", "RETRY", "RETRY", "EXHAUSTED"]
 
 
@@ -157,7 +155,7 @@ async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(
     ("code", "status", "outcome"),
     [("SENDER_ID_MISMATCH", 403, "UNDELIVERABLE"), ("THIRD_PARTY_AUTH_ERROR", 401, "EXHAUSTED")],
 )
-async def test_five_bad_devices_do_not_switch_off_push_for_the_others(
+async def test_five_bad_devices_do_not_stop_push_for_others(
     harness: Harness, code: str, status: int, outcome: str
 ) -> None:
     fault = {"kind": "http", "status": status, "code": code, "match": "bad"}
@@ -177,7 +175,7 @@ async def test_five_bad_devices_do_not_switch_off_push_for_the_others(
 
 
 async def test_a_row_that_always_fails_does_not_keep_the_channel_closed_after_an_outage(harness: Harness) -> None:
-    """It fails as the provider does, so as a probe it would look as if the outage went on."""
+    """As a probe, it would look as if the outage continued."""
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
     bad = [
         row
@@ -195,7 +193,7 @@ async def test_a_row_that_always_fails_does_not_keep_the_channel_closed_after_an
     assert {(await harness.row(row_id))["outcome"] for row_id in bad} <= {None, "EXHAUSTED"}
 
 
-async def test_a_mail_that_may_not_be_relayed_marks_nobody_and_is_loud_when_it_is_so_for_all(harness: Harness) -> None:
+async def test_relay_denied_marks_no_address_and_is_critical_if_it_affects_all(harness: Harness) -> None:
     reply = {"kind": "smtp", "code": 550, "at": "rcpt", "text": "relay not permitted"}
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, reply)
     ids = await harness.add(EMAIL, 5)
@@ -210,7 +208,7 @@ async def test_a_mail_that_may_not_be_relayed_marks_nobody_and_is_loud_when_it_i
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_a_row_that_has_no_valid_address_says_nothing_of_the_provider(harness: Harness) -> None:
+async def test_a_row_without_a_valid_address_does_not_affect_the_breaker(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "refuse"})
     async with harness.dispatching(EMAIL) as dispatchers:
         await harness.add(EMAIL, 3)
@@ -222,7 +220,7 @@ async def test_a_row_that_has_no_valid_address_says_nothing_of_the_provider(harn
     assert states == {State.OPEN, State.HALF_OPEN}
 
 
-async def test_one_device_with_a_limit_of_its_own_does_not_throttle_the_channel(harness: Harness) -> None:
+async def test_one_throttled_device_does_not_throttle_the_channel(harness: Harness) -> None:
     fault = {"kind": "http", "status": 429, "retry_after": 30, "match": "busy"}
     await harness.sandbox.set_faults(SandboxChannel.PUSH, fault)
     await harness.add(PUSH, 5, recipient="busy-device")

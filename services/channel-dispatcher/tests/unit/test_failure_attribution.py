@@ -1,4 +1,4 @@
-"""A provider's outage against a row that fails by itself."""
+"""The attribution of failures to the provider or to a row."""
 
 from datetime import timedelta
 
@@ -12,12 +12,12 @@ def failed(attribution: FailureAttribution, row_id: int) -> Cause:
     return attribution.record_failure(row_id, certain=False)
 
 
-def test_a_failure_that_nothing_contradicts_is_evidence_of_an_outage_however_often_it_repeats() -> None:
+def test_repeated_failures_without_other_answers_are_attributed_to_the_provider() -> None:
     attribution = FailureAttribution()
     assert {failed(attribution, 1) for _ in range(10)} == {Cause.PROVIDER}
 
 
-def test_a_row_that_fails_while_others_are_answered_is_charged_from_its_second_failure_on() -> None:
+def test_a_row_that_fails_while_others_are_answered_is_the_cause_from_its_second_failure_on() -> None:
     attribution, causes = FailureAttribution(), []
     for _ in range(4):
         causes.append(failed(attribution, 1))
@@ -25,15 +25,17 @@ def test_a_row_that_fails_while_others_are_answered_is_charged_from_its_second_f
     assert causes == [Cause.PROVIDER, Cause.ROW, Cause.ROW, Cause.ROW]
 
 
-def test_what_failed_before_the_breaker_opened_is_not_charged_when_the_outage_is_over() -> None:
+def test_failures_before_the_breaker_opened_are_not_charged_after_the_outage() -> None:
     attribution = FailureAttribution()
     assert failed(attribution, 1) is Cause.PROVIDER
     attribution.record_outage()
     attribution.record_answer(2, works_now=True)
-    assert failed(attribution, 1) is Cause.UNKNOWN, "not charged, and no evidence either: the provider works for others"
+    assert failed(attribution, 1) is Cause.UNKNOWN, (
+        "not charged, and not evidence of an outage: the provider works for others"
+    )
 
 
-def test_a_provider_that_answers_once_and_goes_down_again_is_down() -> None:
+def test_a_provider_that_answers_once_and_goes_down_again_is_the_cause() -> None:
     attribution = FailureAttribution()
     failed(attribution, 1)
     attribution.record_outage()
@@ -41,14 +43,14 @@ def test_a_provider_that_answers_once_and_goes_down_again_is_down() -> None:
     assert [failed(attribution, 1), failed(attribution, 1)] == [Cause.UNKNOWN, Cause.PROVIDER]
 
 
-def test_an_answer_from_before_the_outage_proves_nothing() -> None:
+def test_an_answer_to_a_call_from_before_the_outage_is_ignored() -> None:
     attribution = FailureAttribution()
     failed(attribution, 1)
     attribution.record_answer(2, works_now=False)
     assert failed(attribution, 1) is Cause.PROVIDER
 
 
-def test_a_row_that_was_answered_starts_anew() -> None:
+def test_an_answer_resets_the_failures_of_its_row() -> None:
     attribution = FailureAttribution()
     failed(attribution, 1)
     attribution.record_answer(1, works_now=True)
@@ -56,7 +58,7 @@ def test_a_row_that_was_answered_starts_anew() -> None:
     assert attribution.extra_delay(1) == timedelta(seconds=1)
 
 
-def test_what_cannot_be_the_rows_own_failure_is_never_charged() -> None:
+def test_certain_failures_are_never_charged() -> None:
     attribution = FailureAttribution()
     for _ in range(5):
         assert attribution.record_failure(1, certain=True) is Cause.PROVIDER
@@ -64,7 +66,7 @@ def test_what_cannot_be_the_rows_own_failure_is_never_charged() -> None:
     assert failed(attribution, 1) is not Cause.ROW
 
 
-def test_a_row_that_fails_again_and_again_waits_longer_than_those_that_have_not_failed() -> None:
+def test_the_extra_delay_doubles_with_each_failure() -> None:
     attribution, waits = FailureAttribution(), []
     assert attribution.extra_delay(1) == timedelta(0)
     for _ in range(7):
@@ -73,7 +75,7 @@ def test_a_row_that_fails_again_and_again_waits_longer_than_those_that_have_not_
     assert waits == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_it_remembers_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_remembered_rows_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ROWS", 3)
     attribution = FailureAttribution()
     for row_id in range(5):
