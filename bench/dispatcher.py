@@ -1,6 +1,6 @@
-"""L2 to the providers: a real dispatcher process beside bare loops against the same sandbox, and the way of one row.
+"""L2 to the providers: throughput of a dispatcher process against bare loops, and the latency of one row.
 
-The sandbox is a process of its own, so that both sides find it equally busy.
+Both send to the same sandbox, which is a separate process, so that it costs both sides the same.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from aiosmtplib import SMTP
 
 from bench.harness import Figure, Harness
 from tablebell.outbox import Level
-from tablebell.people import Channel
+from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, append_rows, eventually, free_port
 from tablebell.wakeups import open_wakeup_sender
@@ -42,7 +42,7 @@ MESSAGES: Mapping[Channel, dict[str, Any]] = {
 
 
 class Bench:
-    """The dispatcher at work, and what is needed to give it work."""
+    """Adds rows for the running dispatcher and reads the results."""
 
     def __init__(self, pool: Pool, ports: Mapping[str, int], credentials: Path) -> None:
         self.pool = pool
@@ -64,7 +64,7 @@ class Bench:
         }
 
     async def dispatch(self, channel: Channel, rows: int) -> float:
-        """Rows a second, from their commit to the provider's acceptance of the last one."""
+        """Rows per second, from their commit until the provider accepts the last one."""
         given = [self.row(channel) for _ in range(rows)]
         ids = await append_rows(self.pool, Level.CHANNEL_SEND, given)
         began = time.time()
@@ -82,11 +82,11 @@ class Bench:
         return rows / float(last["received_at_epoch"] - began)
 
     async def newest(self, channel: Channel, limit: int) -> list[dict[str, Any]]:
-        """What the sandbox got last, and when."""
+        """The newest messages in the sandbox, with their times."""
         url = f"http://127.0.0.1:{self.ports['SANDBOX_PORT']}/api/messages"
         async with httpx.AsyncClient(timeout=30, trust_env=False) as http:
-            answer = await http.get(url, params={"channel": channel, "limit": limit})
-        messages: list[dict[str, Any]] = answer.json()
+            response = await http.get(url, params={"channel": channel, "limit": limit})
+        messages: list[dict[str, Any]] = response.json()
         return messages
 
 
@@ -104,9 +104,9 @@ async def measure(harness: Harness) -> list[Figure]:
 async def _throughput(harness: Harness, bench: Bench, channel: Channel) -> Figure:
     rows, bar, bare = (MAILS, 0.7, _bare_smtp) if channel is Channel.EMAIL else (POSTS, 0.6, _bare_http(channel))
     await bare(bench, rows // 4)
-    await bench.dispatch(channel, rows // 4)  # both are warm now
-    turns = [(await bare(bench, rows), await bench.dispatch(channel, rows)) for _ in range(ROUNDS)]
-    ceiling, value = (statistics.median(side) for side in zip(*turns, strict=True))
+    await bench.dispatch(channel, rows // 4)  # warm up both sides
+    rounds = [(await bare(bench, rows), await bench.dispatch(channel, rows)) for _ in range(ROUNDS)]
+    ceiling, value = (statistics.median(side) for side in zip(*rounds, strict=True))
     harness.say(f"{channel}: {value:.0f} of {ceiling:.0f} a second")
     note = f"{CONNECTIONS} connections; medians of {ROUNDS} rounds of {rows}"
     name = f"{channel} sent"
@@ -114,7 +114,7 @@ async def _throughput(harness: Harness, bench: Bench, channel: Channel) -> Figur
 
 
 async def _latency(harness: Harness, bench: Bench) -> list[Figure]:
-    """From the row (the database's clock at its insert) to the sandbox's acceptance, all on one machine's clock."""
+    """From the insert of the row (the database's clock) to the sandbox's acceptance, on one machine."""
     await bench.dispatch(Channel.EMAIL, 100)
     began, ids = time.monotonic(), []
     async with open_wakeup_sender(bench.pool) as wakeup_sender:
@@ -128,9 +128,11 @@ async def _latency(harness: Harness, bench: Bench) -> list[Figure]:
         "WHERE id = ANY ($1)",
         ids,
     )
-    made = {f"<{row['provider_message_id']}>": row["at"] for row in rows}
+    created_at = {f"<{row['provider_message_id']}>": row["at"] for row in rows}
     messages = await bench.newest(Channel.EMAIL, 1000)
-    delays = sorted(each["received_at_epoch"] - made[each["key"]] for each in messages if each["key"] in made)
+    delays = sorted(
+        each["received_at_epoch"] - created_at[each["key"]] for each in messages if each["key"] in created_at
+    )
     if len(delays) != LATENCY_ROWS:
         raise RuntimeError(f"{len(delays)} of {LATENCY_ROWS} mails arrived")
     p50, p99 = delays[len(delays) // 2] * 1000, delays[int(len(delays) * 0.99)] * 1000
@@ -143,7 +145,7 @@ async def _latency(harness: Harness, bench: Bench) -> list[Figure]:
 
 
 async def _bare_smtp(bench: Bench, mails: int) -> float:
-    """aiosmtplib alone: as many kept connections, and a mail that is ready."""
+    """aiosmtplib alone: as many kept connections, and a prepared mail."""
     text = f"Subject: Nuova prenotazione\r\nFrom: a@b.example\r\nTo: c@d.example\r\n\r\n{TEXT}{TEXT}".encode()
     numbers = iter(range(mails))
 
@@ -200,7 +202,7 @@ async def _request(bench: Bench, channel: Channel) -> tuple[str, dict[str, Any]]
 
 
 async def _access_token(bench: Bench) -> str:
-    from channel_dispatcher.oauth import GRANT, ServiceAccount  # noqa: PLC0415 - only the push loop needs it
+    from channel_dispatcher.channels.google_oauth import GRANT, ServiceAccount  # noqa: PLC0415 - only the push loop needs it
 
     account = ServiceAccount.read(bench.credentials)
     async with httpx.AsyncClient(trust_env=False) as http:
@@ -210,7 +212,7 @@ async def _access_token(bench: Bench) -> str:
 
 @asynccontextmanager
 async def _running(bench: Bench, database: Database) -> AsyncIterator[None]:
-    """The sandbox and the dispatcher, each in a process of its own."""
+    """Runs the sandbox and the dispatcher, each in a process of its own."""
     ports, account = bench.ports, str(bench.credentials)
     token_uri = f"http://127.0.0.1:{ports['SANDBOX_FCM_PORT']}/token"
     make = ("service-account", "--project", "bench", "--token-uri", token_uri, "--out", account)
@@ -231,6 +233,7 @@ async def _running(bench: Bench, database: Database) -> AsyncIterator[None]:
         "FCM_CREDENTIALS_FILE": account,
         "SLACK_WEBHOOK_URL": f"http://127.0.0.1:{ports['SANDBOX_SLACK_PORT']}/services/T000/B000/bench",
         **{f"{channel}_CONCURRENCY": str(CONNECTIONS) for channel in MESSAGES},
+        "CHANNELS_OFF": ",".join(channel for channel in DURABLE_CHANNELS if channel not in MESSAGES),
     }
     async with (
         _process("tablebell_sandbox", ports["SANDBOX_PORT"], sandbox | {"SANDBOX_FCM_CREDENTIALS_FILE": account}),

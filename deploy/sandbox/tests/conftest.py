@@ -1,4 +1,4 @@
-"""A sandbox per test, on ports of its own, and the clients that talk to it."""
+"""A sandbox per test, on its own ports, and its clients."""
 
 from collections.abc import AsyncIterator
 from email.message import EmailMessage
@@ -9,7 +9,7 @@ import pytest
 
 from tablebell_sandbox.testing import RunningSandbox, running_sandbox
 
-# Nothing here is https, and loading the certificates of the world takes longer than most of these tests.
+# No test uses https, and loading the system's certificates takes longer than most of these tests.
 NO_TLS = False
 
 

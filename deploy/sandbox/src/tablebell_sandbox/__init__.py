@@ -1,1 +1,1 @@
-"""Stands in for SMTP, SMS, FCM and Slack in demos and tests."""
+"""Simulates the providers of all channels for demos and tests."""

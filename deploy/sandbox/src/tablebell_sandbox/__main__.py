@@ -1,4 +1,4 @@
-"""`python -m tablebell_sandbox`: run the sandbox, or make a service account for it."""
+"""`python -m tablebell_sandbox`: runs the sandbox, or creates a service account for it."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tablebell_sandbox",
-        description="Stands in for SMTP, SMS, FCM and Slack. Settings are SANDBOX_* variables; see README.md.",
+        description="Simulates the providers of all channels. Settings are SANDBOX_* variables; see README.md.",
     )
     commands = parser.add_subparsers(dest="command", metavar="command")
     commands.add_parser("serve", help="run until SIGTERM or SIGINT (the default)")
@@ -30,7 +30,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     account.add_argument("--project", required=True, help="the Firebase project's id")
     account.add_argument("--token-uri", required=True, help="for example http://127.0.0.1:8027/token")
     account.add_argument("--out", required=True, type=Path, metavar="FILE")
-    account.add_argument("--keep", action="store_true", help="leave a file that is there already as it is")
+    account.add_argument("--keep", action="store_true", help="keep an existing file")
     return parser.parse_args(arguments)
 
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         settings = Settings.from_environment(os.environ)
         logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-        # aiosmtpd tells of every command it reads, and warns of its own deprecations.
+        # aiosmtpd logs every command, and warns about its own deprecations.
         logging.getLogger("mail.log").setLevel(logging.ERROR)
         run(serve(settings))
     except (InvalidSettings, InvalidServiceAccount, PortUnavailable, OSError) as error:

@@ -1,4 +1,4 @@
-"""The four channels that leave the system, each with a listener, a list of faults and counts of its own."""
+"""The channels. Each has its own listener, faults and counts."""
 
 from enum import StrEnum
 
@@ -9,7 +9,12 @@ class Channel(StrEnum):
     PUSH = "PUSH"
     SLACK = "SLACK"
 
+    @property
+    def label(self) -> str:
+        """The name on the page."""
+        return {"EMAIL": "E-mail", "SMS": "SMS"}.get(self, self.capitalize())
+
     @classmethod
     def _missing_(cls, value: object) -> "Channel | None":
-        """`/api/faults/email` typed by hand means EMAIL."""
+        """Accepts lower case: `/api/faults/email`."""
         return cls.__members__.get(value.upper()) if isinstance(value, str) else None

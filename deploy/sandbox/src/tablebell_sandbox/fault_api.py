@@ -1,4 +1,4 @@
-"""The JSON API by which a channel is broken and mended."""
+"""The JSON API that sets and clears the faults of a channel."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -7,23 +7,23 @@ from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
+from tablebell_sandbox.active_faults import ActiveFaults
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.faults import Fault, parse_faults
 
 SetFaults = Callable[[Channel, Sequence[Fault]], Awaitable[None]]
 
 
-def fault_router(board: FaultBoard, set_faults: SetFaults) -> APIRouter:
+def fault_router(active_faults: ActiveFaults, set_faults: SetFaults) -> APIRouter:
     router = APIRouter(prefix="/api/faults")
 
     @router.get("")
     async def list_faults() -> dict[Channel, list[dict[str, Any]]]:
-        return {channel: board.describe(channel) for channel in Channel}
+        return {channel: active_faults.describe(channel) for channel in Channel}
 
     @router.put("/{channel}")
     async def replace_faults(channel: Channel, request: Request) -> list[dict[str, Any]]:
-        """Read by hand, because what may be in the body depends on the channel in the path."""
+        """Parses the body itself: the valid faults depend on the channel in the path."""
         try:
             faults = parse_faults(channel, await request.json())
         except ValidationError as error:
@@ -32,7 +32,7 @@ def fault_router(board: FaultBoard, set_faults: SetFaults) -> APIRouter:
             problem = {"type": "json_invalid", "loc": ("body",), "msg": f"the body is not JSON: {error}"}
             raise RequestValidationError([problem]) from error
         await set_faults(channel, faults)
-        return board.describe(channel)
+        return active_faults.describe(channel)
 
     @router.delete("", status_code=204)
     async def clear_all_faults() -> None:

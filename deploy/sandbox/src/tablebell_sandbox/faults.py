@@ -1,7 +1,7 @@
-"""The faults that can be switched on, and which channel knows which.
+"""The kinds of faults, and the kinds that each channel supports.
 
-A fault strikes every time, or with a `probability`, or for the next `count` messages; `match` limits it to recipients
-that contain a text, and `for_seconds` lets it end by itself.
+A fault applies always, or with a `probability`, or to the next `count` messages. `match` limits it to recipients that
+contain a text, and `for_seconds` limits its duration.
 """
 
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
 from tablebell_sandbox.channel import Channel
 
-# Where in the conversation a fault strikes; "data" is the message itself on every channel.
+# The stage at which a fault applies; "data" is the message itself, on every channel.
 Stage = Literal["connect", "auth", "mail", "rcpt", "data", "token"]
 SmtpStage = Literal["connect", "auth", "mail", "rcpt", "data"]
 
@@ -35,52 +35,52 @@ class OccasionalFault(Fault):
             raise ValueError("give either probability or count, not both")
         return self
 
-    def strikes_at(self, stage: Stage) -> bool:
+    def applies_at(self, stage: Stage) -> bool:
         return stage == "data"
 
 
-def _refuse_early_match(fault: SmtpFault) -> SmtpFault:
-    if fault.match is not None and not (fault.strikes_at("rcpt") or fault.strikes_at("data")):
+def _reject_early_match(fault: SmtpFault) -> SmtpFault:
+    if fault.match is not None and not (fault.applies_at("rcpt") or fault.applies_at("data")):
         raise ValueError("there is no recipient to match before RCPT")
     return fault
 
 
 class Delay(OccasionalFault):
-    """The answer comes late. The message has been taken by then, as by a provider that is slow, not down."""
+    """A late response. The message is accepted before the delay, as by a slow provider."""
 
     kind: Literal["delay"]
     seconds: float = Field(gt=0, le=3600)
 
 
 class Drop(OccasionalFault):
-    """The connection closes without an answer; with `accept` the message was taken nevertheless, the case
-    that turns a careful retry into a duplicate."""
+    """Closes the connection without a response. With `accept` the message is accepted first, so that a retry makes a
+    duplicate."""
 
     kind: Literal["drop"]
     accept: bool = False
 
 
 class Hang(OccasionalFault):
-    """No answer ever comes, and the connection stays open until the client leaves."""
+    """Never responds; the connection stays open until the client disconnects."""
 
     kind: Literal["hang"]
 
 
 class SmtpHang(Hang):
-    """Silence instead of the greeting, of the answer to AUTH, MAIL or RCPT, or of the answer to the mail."""
+    """Never replies at one stage: the greeting, AUTH, MAIL, RCPT or the mail."""
 
     at: SmtpStage = "data"
 
     @model_validator(mode="after")
     def _no_recipient_yet(self) -> Self:
-        return _refuse_early_match(self)
+        return _reject_early_match(self)
 
-    def strikes_at(self, stage: Stage) -> bool:
+    def applies_at(self, stage: Stage) -> bool:
         return stage == self.at
 
 
 class Refuse(Fault):
-    """Nobody listens on the channel's port, and open connections are cut. It has no count: nobody is there to count."""
+    """The channel's port refuses connections, and open ones are closed. It has no count: no message arrives."""
 
     kind: Literal["refuse"]
 
@@ -93,15 +93,15 @@ class SmtpReply(OccasionalFault):
 
     @model_validator(mode="after")
     def _no_recipient_yet(self) -> Self:
-        return _refuse_early_match(self)
+        return _reject_early_match(self)
 
-    def strikes_at(self, stage: Stage) -> bool:
+    def applies_at(self, stage: Stage) -> bool:
         return stage == (self.at or ("auth" if self.code == 535 else "data"))
 
 
 class HttpStatus(OccasionalFault):
-    """An error in the provider's own shape. A 429 always says when to come back. With `accept` the message was taken
-    nevertheless, as Twilio says of its 500."""
+    """An error in the provider's own format. A 429 always has a Retry-After. With `accept` the message is accepted
+    nevertheless, as Twilio documents for its 500."""
 
     kind: Literal["http"]
     status: int = Field(ge=400, le=599)
@@ -123,13 +123,13 @@ class InvalidNumber(OccasionalFault):
 
 
 class Unregistered(OccasionalFault):
-    """FCM's word for a token whose app is gone."""
+    """FCM's UNREGISTERED: the app is no longer on that device."""
 
     kind: Literal["unregistered"]
 
 
 class TokenStatus(OccasionalFault):
-    """The OAuth endpoint fails instead of the send itself."""
+    """The OAuth endpoint fails instead of the send."""
 
     kind: Literal["token"]
     status: int = Field(ge=400, le=599)
@@ -137,10 +137,10 @@ class TokenStatus(OccasionalFault):
     @model_validator(mode="after")
     def _no_recipient(self) -> Self:
         if self.match is not None:
-            raise ValueError("there is no recipient to match when a token is asked for")
+            raise ValueError("there is no recipient to match in a token request")
         return self
 
-    def strikes_at(self, stage: Stage) -> bool:
+    def applies_at(self, stage: Stage) -> bool:
         return stage == "token"
 
 
@@ -151,11 +151,11 @@ _FAULTS: dict[Channel, TypeAdapter[Any]] = {
     Channel.PUSH: TypeAdapter(
         list[Annotated[HttpStatus | Unregistered | TokenStatus | Delay | Drop | Hang | Refuse, _Kind]]
     ),
-    Channel.SLACK: TypeAdapter(list[Annotated[HttpStatus | Delay | Drop | Hang | Refuse, _Kind]]),
 }
+_HTTP_FAULTS: TypeAdapter[Any] = TypeAdapter(list[Annotated[HttpStatus | Delay | Drop | Hang | Refuse, _Kind]])
 
 
 def parse_faults(channel: Channel, faults: Any) -> list[Fault]:
-    """Raises pydantic's ValidationError for anything that the channel does not know."""
-    parsed: list[Fault] = _FAULTS[channel].validate_python(faults)
+    """Raises pydantic's ValidationError for a fault that the channel does not support."""
+    parsed: list[Fault] = _FAULTS.get(channel, _HTTP_FAULTS).validate_python(faults)
     return parsed

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tablebell_sandbox.active_faults import ActiveFaults
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.faults import Fault, HttpStatus, TokenStatus
 from tablebell_sandbox.message import Description
 from tablebell_sandbox.oauth import OAuthError, TokenIssuer
@@ -36,7 +36,7 @@ TARGETS = ("token", "topic", "condition")
 def fcm_error(
     status: int, message: str, headers: dict[str, str] | None = None, code: str | None = None
 ) -> JSONResponse:
-    """With a `code` that is not one of FCM's, the error of Google's front door, before FCM."""
+    """A `code` that is not one of FCM's gives an error of Google's front end, which answers before FCM."""
     name, usual = STATUSES.get(status, ("UNKNOWN", "UNSPECIFIED_ERROR"))
     if code is None or code in ERROR_CODES:
         details = [{"@type": "type.googleapis.com/google.firebase.fcm.v1.FcmError", "errorCode": code or usual}]
@@ -47,7 +47,7 @@ def fcm_error(
 
 
 def unauthenticated() -> JSONResponse:
-    """Refused by Google's front door, before FCM: no FcmError among the details."""
+    """An error of Google's front end, which answers before FCM: no FcmError in the details."""
     message = "Request had invalid authentication credentials. Expected OAuth 2 access token."
     return JSONResponse({"error": {"code": 401, "message": message, "status": "UNAUTHENTICATED"}}, 401)
 
@@ -91,8 +91,8 @@ class Push:
 class FcmProvider(Provider):
     channel = Channel.PUSH
 
-    def __init__(self, store: Store, board: FaultBoard, issuer: TokenIssuer) -> None:
-        super().__init__(store, board)
+    def __init__(self, store: Store, active_faults: ActiveFaults, issuer: TokenIssuer) -> None:
+        super().__init__(store, active_faults)
         self._issuer = issuer
 
     def app(self) -> Starlette:
@@ -106,7 +106,7 @@ class FcmProvider(Provider):
 
     async def token(self, request: Request) -> Response:
         form = dict(parse_qsl((await request.body()).decode(errors="replace")))
-        fault = self._board.take(Channel.PUSH, stage="token").fault
+        fault = self._active_faults.take(Channel.PUSH, stage="token").fault
         if isinstance(fault, TokenStatus):
             return self.refuse(JSONResponse({"error": "internal_failure"}, fault.status))
         try:
@@ -130,7 +130,7 @@ class FcmProvider(Provider):
         name = f"projects/{project}/messages/0:{time.time_ns() // 1000}%{secrets.token_hex(8)}"
         push = Push(name, payload, dict(request.headers))
         to = next(payload["message"][target] for target in TARGETS if target in payload["message"])
-        return await self.settle(request, to, push.key, push, JSONResponse({"name": name}))
+        return await self.respond(request, to, push.key, push, JSONResponse({"name": name}))
 
     def fault_response(self, fault: Fault, to: str) -> Response:  # noqa: ARG002 - FCM does not repeat the token
         if not isinstance(fault, HttpStatus):
@@ -146,7 +146,7 @@ class FcmProvider(Provider):
 
 
 def _parse(body: bytes) -> tuple[dict[str, Any], str]:
-    """The payload and what is wrong with it, as FCM would say it."""
+    """Returns the payload and FCM's error message, which is empty if the payload is valid."""
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol behind a TcpServer.
 
-uvicorn's own Server is left out: it owns its signals and its port, and here five ports share one process and
-each must be able to close and reopen.
+uvicorn's own Server is not used: it handles signals and owns its port, but here five ports share one process and each
+must be able to close and reopen.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 
 from tablebell_sandbox.tcp_server import TcpServer
 
-# Longer than any client keeps an idle connection, so that it is never the sandbox that closes one in mid-flight.
+# Longer than any client keeps an idle connection, so that the sandbox never closes one during a request.
 KEEP_ALIVE_SECONDS = 120
 
 
@@ -43,7 +43,7 @@ def http_listener(setting: str, host: str, port: int, app: ASGIApp) -> TcpServer
 
 
 class NoResponse(Response):
-    """Closes the connection without a word."""
+    """Closes the connection without a response."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - that is the point
         scope["state"]["connection"].transport.abort()

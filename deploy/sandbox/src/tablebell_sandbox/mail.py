@@ -1,4 +1,4 @@
-"""An e-mail as it came over the wire, taken apart only when somebody looks at it."""
+"""A received e-mail, parsed only when it is read."""
 
 import hashlib
 import re
@@ -24,7 +24,7 @@ class Mail:
 
     @property
     def key(self) -> str:
-        """The Message-ID; a mail without one is known by its contents."""
+        """The Message-ID; without one, a hash of the contents."""
         end_of_headers = self.raw.find(b"\r\n\r\n")
         found = _MESSAGE_ID.search(self.raw, 0, end_of_headers if end_of_headers >= 0 else len(self.raw))
         return found[1].decode(errors="replace") if found else hashlib.sha256(self.raw).hexdigest()
@@ -52,7 +52,7 @@ class Mail:
 
 
 def _header_text(value: str) -> str:
-    """Readable whatever the sender did: plain UTF-8 (SMTPUTF8) and encoded words are decoded, the rest is left."""
+    """Decodes plain UTF-8 (SMTPUTF8) and encoded words; leaves the rest unchanged."""
     unfolded = _FOLD.sub("", value).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
         return str(make_header(decode_header(unfolded)))

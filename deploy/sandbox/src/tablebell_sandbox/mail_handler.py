@@ -1,4 +1,4 @@
-"""What is done with a login, a recipient and a mail: the hooks that aiosmtpd calls."""
+"""The hooks that aiosmtpd calls for a login, a recipient and a mail."""
 
 import asyncio
 import hmac
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiosmtpd.smtp import MISSING, SMTP, AuthResult, Envelope, LoginPassword, Session, TLSSetupException
 
+from tablebell_sandbox.active_faults import ActiveFaults
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.faults import Drop, SmtpHang, SmtpReply, SmtpStage
 from tablebell_sandbox.mail import Mail
 from tablebell_sandbox.store import Store
@@ -33,9 +33,9 @@ def reply_of(fault: SmtpReply) -> str:
 
 
 class MailHandler:
-    def __init__(self, store: Store, board: FaultBoard, login: tuple[str, str] | None = None) -> None:
+    def __init__(self, store: Store, active_faults: ActiveFaults, login: tuple[str, str] | None = None) -> None:
         self._store = store
-        self._board = board
+        self._active_faults = active_faults
         self._login = login
 
     @property
@@ -50,18 +50,18 @@ class MailHandler:
         return [greeting, "250-PIPELINING", "250-CHUNKING", *extensions]
 
     async def greet(self, server: "MailConnection") -> str | None:
-        """What is said instead of the greeting, if anything."""
-        return await self._meet(server, "connect")
+        """The reply instead of the greeting, if a fault applies."""
+        return await self._fault_reply(server, "connect")
 
     async def handle_AUTH(  # noqa: N802
         self, server: "MailConnection", _session: Session, _envelope: Envelope, _arguments: list[str]
     ) -> Any:
-        return await self._meet(server, "auth") or MISSING
+        return await self._fault_reply(server, "auth") or MISSING
 
     async def handle_MAIL(  # noqa: N802
         self, server: "MailConnection", _session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        if (problem := await self._meet(server, "mail")) is not None:
+        if (problem := await self._fault_reply(server, "mail")) is not None:
             return problem
         envelope.mail_from = address
         envelope.mail_options.extend(options)
@@ -70,7 +70,7 @@ class MailHandler:
     async def handle_RCPT(  # noqa: N802
         self, server: "MailConnection", _session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
-        if (problem := await self._meet(server, "rcpt", address)) is not None:
+        if (problem := await self._fault_reply(server, "rcpt", address)) is not None:
             return problem
         envelope.rcpt_tos.append(address)
         envelope.rcpt_options.extend(options)
@@ -79,25 +79,25 @@ class MailHandler:
     async def handle_DATA(  # noqa: N802
         self, server: "MailConnection", session: Session, envelope: Envelope
     ) -> str:
-        verdict = self._board.take(Channel.EMAIL, envelope.rcpt_tos)
-        match verdict.fault:
+        effect = self._active_faults.take(Channel.EMAIL, envelope.rcpt_tos)
+        match effect.fault:
             case SmtpReply():
-                reply = self._refuse(verdict.fault)
+                reply = self._refuse(effect.fault)
             case Drop(accept=False) | SmtpHang():
                 self._store.refuse(Channel.EMAIL)
                 reply = ""
             case _:
                 reply = self._accept(server, session, envelope)
-        if verdict.delay:
-            await asyncio.sleep(verdict.delay)
-        if isinstance(verdict.fault, Drop):
-            await server.hang_up()
-        if isinstance(verdict.fault, SmtpHang):
-            await server.stay_silent()
+        if effect.delay:
+            await asyncio.sleep(effect.delay)
+        if isinstance(effect.fault, Drop):
+            await server.disconnect()
+        if isinstance(effect.fault, SmtpHang):
+            await server.wait_forever()
         return reply
 
     async def handle_exception(self, error: Exception) -> str:
-        """A client that breaks off a handshake is no surprise here; anything else is a bug worth its traceback."""
+        """A client may break off a TLS handshake; anything else is a bug and logged with its traceback."""
         if isinstance(error, TLSSetupException):
             logger.info("tls_handshake_failed reason=%r", error.__cause__)
         else:
@@ -107,7 +107,7 @@ class MailHandler:
     def authenticate(
         self, _server: SMTP, _session: Session, _envelope: Envelope, _mechanism: str, credentials: LoginPassword
     ) -> AuthResult:
-        """Without a login in the settings any will do, as long as the client can log in at all."""
+        """Without a login in the settings any credentials are accepted."""
         if self._login is not None:
             username, password = (part.encode() for part in self._login)
             right = hmac.compare_digest(credentials.login, username)
@@ -128,12 +128,12 @@ class MailHandler:
         logger.debug("mail_accepted sequence=%d to=%s", record.sequence, record.to)
         return f"250 2.0.0 OK: queued as {record.sequence}"
 
-    async def _meet(self, server: "MailConnection", stage: SmtpStage, *to: str) -> str | None:
-        """The reply that a fault gives at this stage. Never returns when the fault is silence."""
-        fault = self._board.take(Channel.EMAIL, to, stage).fault
+    async def _fault_reply(self, server: "MailConnection", stage: SmtpStage, *to: str) -> str | None:
+        """The reply of a fault at this stage, if one applies. Never returns if the fault is a hang."""
+        fault = self._active_faults.take(Channel.EMAIL, to, stage).fault
         if isinstance(fault, SmtpHang):
             self._store.refuse(Channel.EMAIL)
-            await server.stay_silent()
+            await server.wait_forever()
         return self._refuse(fault) if isinstance(fault, SmtpReply) else None
 
     def _refuse(self, fault: SmtpReply) -> str:

@@ -1,6 +1,6 @@
-"""What arrived: as it is kept (Record, unparsed) and as it is shown (Message).
+"""A received message: as stored (Record, unparsed) and as shown (Message).
 
-A record costs next to nothing on arrival; everything that can wait until somebody looks is done in `describe`.
+Storing a record is cheap. Parsing happens in `describe`, when a message is read.
 """
 
 from dataclasses import dataclass, field, fields
@@ -12,7 +12,7 @@ from tablebell_sandbox.channel import Channel
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The readable side of one message, whatever its channel."""
+    """A parsed message of any channel."""
 
     sender: str | None
     subject: str | None
@@ -25,7 +25,7 @@ class Description:
 
 
 class Content(Protocol):
-    """What a channel keeps of a message."""
+    """The stored content of a message."""
 
     def describe(self) -> Description: ...
 
@@ -42,8 +42,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`key` tells two messages apart in an audit of duplicates; `message_id` is the id that the sender was told
-    or has chosen (Message-ID, the SMS's sid, FCM's message name)."""
+    """`key` identifies the message when duplicates are counted; `message_id` is the provider's or the sender's id
+    (Message-ID, the SMS's sid, FCM's message name)."""
 
     sequence: int
     channel: Channel

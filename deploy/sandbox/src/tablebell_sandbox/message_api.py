@@ -1,4 +1,4 @@
-"""The JSON API over what arrived."""
+"""The JSON API for received messages."""
 
 import asyncio
 import json
@@ -12,12 +12,12 @@ from tablebell_sandbox.message import Message
 from tablebell_sandbox.store import Store
 
 MAX_PAGE = 1000
-# Parsing a mail takes a fraction of a millisecond; after so many of them the senders get their turn.
-PARSED_IN_ONE_GO = 50
+# Yield to the event loop after parsing this many messages, so that senders are served.
+PARSE_BATCH = 50
 
 
 def json_response(content: Any) -> Response:
-    """Plain ASCII JSON: what arrived may hold half a surrogate pair, which only an escape can carry."""
+    """ASCII-only JSON: a message may contain a lone surrogate, which can only be sent escaped."""
     return Response(json.dumps(content), media_type="application/json")
 
 
@@ -34,7 +34,7 @@ def message_router(store: Store) -> APIRouter:
         messages = []
         for number, record in enumerate(store.find(channel, to, since, limit), start=1):
             messages.append(Message.of(record).as_json())
-            if number % PARSED_IN_ONE_GO == 0:
+            if number % PARSE_BATCH == 0:
                 await asyncio.sleep(0)
         return json_response(messages)
 

@@ -1,7 +1,7 @@
-"""Google's token endpoint: a signed assertion in, a bearer token out.
+"""Google's token endpoint: exchanges a signed assertion for a bearer token.
 
-With a service account the assertion's signature, issuer and audience are checked; without one any assertion will do.
-Access tokens carry their own expiry and signature, so checking one needs no memory.
+With a service account the assertion's signature, issuer and audience are checked; without one any is accepted.
+Access tokens contain their expiry and a signature, so no token has to be stored.
 """
 
 import hmac

@@ -1,8 +1,7 @@
-"""The web page: what arrived, newest first, and one page per message.
+"""The web page: the received messages, newest first, and one page per message.
 
-Rendered here, with everything that came from outside passed through `escape`. An e-mail's HTML is shown in an iframe
-that may do nothing (`sandbox` without permissions), and the page's own policy allows no script but its own file and
-no address but its own, which the iframe inherits: opening a mail loads nothing from anywhere.
+All received content passes through `escape`. An e-mail's HTML is shown in an iframe without permissions (`sandbox`).
+The content security policy, which the iframe inherits, allows the page's own files only: a mail loads nothing.
 """
 
 import json
@@ -14,8 +13,8 @@ from typing import Any
 
 from fastapi import APIRouter, HTTPException, Response
 
+from tablebell_sandbox.active_faults import ActiveFaults
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.message import Message
 from tablebell_sandbox.message_api import json_response
 from tablebell_sandbox.store import Store
@@ -26,7 +25,6 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; connect-src 'self'; "
     "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-NAMES = {Channel.EMAIL: "E-mail", Channel.SMS: "SMS", Channel.PUSH: "Push", Channel.SLACK: "Slack"}
 
 
 def html_response(html: str) -> Response:
@@ -34,7 +32,7 @@ def html_response(html: str) -> Response:
     return Response(html.encode("utf-8", "replace"), media_type="text/html; charset=utf-8", headers=headers)
 
 
-def page_router(store: Store, board: FaultBoard) -> APIRouter:
+def page_router(store: Store, active_faults: ActiveFaults) -> APIRouter:
     router = APIRouter(include_in_schema=False)
     folder = files("tablebell_sandbox") / "web"
     shell = Template((folder / "page.html").read_text("utf-8"))
@@ -49,7 +47,9 @@ def page_router(store: Store, board: FaultBoard) -> APIRouter:
 
     @router.get("/")
     async def index(channel: Channel | None = None) -> Response:
-        main = f'{tabs(store, channel)}<p id="faults">{faults(board)}</p><div id="cards">{cards(channel, 0)}</div>'
+        main = (
+            f'{tabs(store, channel)}<p id="faults">{faults(active_faults)}</p><div id="cards">{cards(channel, 0)}</div>'
+        )
         return html_response(shell.substitute(main=main, last=store.last_sequence, channel=channel or ""))
 
     @router.get("/updates")
@@ -60,7 +60,7 @@ def page_router(store: Store, board: FaultBoard) -> APIRouter:
                 "oldest": store.oldest_sequence,
                 "cards": cards(channel, since),
                 "counts": {each: asdict(count) for each, count in store.counts().items()},
-                "faults": faults(board),
+                "faults": faults(active_faults),
             }
         )
 
@@ -68,7 +68,7 @@ def page_router(store: Store, board: FaultBoard) -> APIRouter:
     async def one_message(sequence: int) -> Response:
         record = store.get(sequence)
         if record is None:
-            raise HTTPException(404, "This message is no longer held.")
+            raise HTTPException(404, "This message is no longer stored.")
         main = f'<p><a href="/">All messages</a></p>{whole(Message.of(record))}'
         return html_response(shell.substitute(main=main, last="", channel=""))
 
@@ -88,17 +88,19 @@ def tabs(store: Store, chosen: Channel | None) -> str:
         refused = f"<small>{count.refused} refused</small>" if count.refused else "<small></small>"
         links.append(
             f'<a href="/?channel={channel}" data-channel="{channel}"{_current(chosen is channel)}>'
-            f"{NAMES[channel]} <b>{count.accepted}</b> {refused}</a>"
+            f"{channel.label} <b>{count.accepted}</b> {refused}</a>"
         )
     return f"<nav>{''.join(links)}</nav>"
 
 
-def faults(board: FaultBoard) -> str:
-    """Why nothing arrives, if that is so."""
-    active = [
-        f"{NAMES[channel]}: {escape(json.dumps(fault))}" for channel in Channel for fault in board.describe(channel)
+def faults(active_faults: ActiveFaults) -> str:
+    """The active faults, which explain missing messages."""
+    lines = [
+        f"{channel.label}: {escape(json.dumps(fault))}"
+        for channel in Channel
+        for fault in active_faults.describe(channel)
     ]
-    return "<br>".join(active)
+    return "<br>".join(lines)
 
 
 def card(message: Message) -> str:
@@ -132,7 +134,7 @@ def whole(message: Message) -> str:
 
 def _head(message: Message) -> str:
     return (
-        f'<span class="{message.channel}">{NAMES[message.channel]}</span> #{message.sequence} '
+        f'<span class="{message.channel}">{message.channel.label}</span> #{message.sequence} '
         f'<time datetime="{message.received_at}">{message.received_at[11:23]} UTC</time>'
     )
 

@@ -1,4 +1,4 @@
-"""What the three HTTP providers have in common: a valid message meets the faults, is kept, and gets its answer."""
+"""The base of the HTTP providers: applies active faults to a valid message, stores it, and responds."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tablebell_sandbox.active_faults import ActiveFaults
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.faults import Drop, Fault, Hang, HttpStatus
 from tablebell_sandbox.http_server import NoResponse, wait_for_disconnect
 from tablebell_sandbox.message import Content
@@ -22,29 +22,29 @@ logger = logging.getLogger(__name__)
 class Provider(ABC):
     channel: Channel
 
-    def __init__(self, store: Store, board: FaultBoard) -> None:
+    def __init__(self, store: Store, active_faults: ActiveFaults) -> None:
         self._store = store
-        self._board = board
+        self._active_faults = active_faults
 
     @abstractmethod
     def fault_response(self, fault: Fault, to: str) -> Response:
-        """The fault in the words of this provider."""
+        """The fault as an error response of this provider."""
 
     def refuse(self, response: Response) -> Response:
         self._store.refuse(self.channel)
         return response
 
-    async def settle(self, request: Request, to: str, key: str, content: Content, accepted: Response) -> Response:
-        """The message is kept before a delay: a client that loses patience does not undo it."""
-        verdict = self._board.take(self.channel, (to,))
-        fault = verdict.fault
+    async def respond(self, request: Request, to: str, key: str, content: Content, accepted: Response) -> Response:
+        """Stores the message before a delay: a client's timeout does not undo it."""
+        effect = self._active_faults.take(self.channel, (to,))
+        fault = effect.fault
         if fault is None or (isinstance(fault, (Drop, HttpStatus)) and fault.accept):
             record = self._store.accept(self.channel, (to,), key, content)
             logger.debug("message_accepted channel=%s sequence=%d to=%s", self.channel, record.sequence, to)
         else:
             self._store.refuse(self.channel)
-        if verdict.delay:
-            await _pause(request, verdict.delay)
+        if effect.delay:
+            await _pause(request, effect.delay)
         if fault is None:
             return accepted
         if isinstance(fault, Hang):
@@ -53,14 +53,14 @@ class Provider(ABC):
 
 
 async def _pause(request: Request, seconds: float) -> None:
-    """Ends early when the client leaves or the connection is cut."""
+    """Ends early if the client disconnects."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await wait_for_disconnect(request.receive)
 
 
 def shown_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """As received, without the secret: the page must be safe to show around."""
+    """The received headers without the secret, so that the page can be shared."""
     shown = dict(headers)
     if "authorization" in shown:
         shown["authorization"] = shown["authorization"].partition(" ")[0] + " (hidden)"

@@ -1,4 +1,4 @@
-"""The whole sandbox: four channels and the web port around one store and one board of faults."""
+"""The whole sandbox: the channels' servers and the web port, with one store and one set of active faults."""
 
 import asyncio
 import logging
@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Self
 
+from tablebell_sandbox.active_faults import ActiveFaults
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.faults import Fault
 from tablebell_sandbox.fcm import FcmProvider
 from tablebell_sandbox.http_server import http_listener
@@ -28,40 +28,40 @@ logger = logging.getLogger(__name__)
 
 
 class Sandbox:
-    """Use it as an async context: inside, every port is open; afterwards, every port is closed."""
+    """An async context manager: all ports are open inside it and closed afterwards."""
 
     def __init__(self, settings: Settings) -> None:
         self.store = Store(settings.max_messages)
-        self.board = FaultBoard()
+        self.active_faults = ActiveFaults()
         self._issuer = TokenIssuer(settings.fcm_token_seconds)
         if settings.fcm_credentials_file is not None:
             self.trust(ServiceAccount.read(settings.fcm_credentials_file))
-        self._closing = AsyncExitStack()
+        self._resources = AsyncExitStack()
 
-        host, store, board = settings.host, self.store, self.board
-        sms = SmsProvider(store, board, settings.sms_login).app()
-        fcm = FcmProvider(store, board, self._issuer).app()
-        slack = SlackProvider(store, board).app()
+        host, store, active_faults = settings.host, self.store, self.active_faults
+        sms = SmsProvider(store, active_faults, settings.sms_login).app()
+        fcm = FcmProvider(store, active_faults, self._issuer).app()
+        slack = SlackProvider(store, active_faults).app()
         self._listeners = {
-            Channel.EMAIL: _smtp_listener(settings, MailHandler(store, board, settings.smtp_login)),
+            Channel.EMAIL: _smtp_listener(settings, MailHandler(store, active_faults, settings.smtp_login)),
             Channel.SMS: http_listener("SANDBOX_SMS_PORT", host, settings.sms_port, sms),
             Channel.PUSH: http_listener("SANDBOX_FCM_PORT", host, settings.fcm_port, fcm),
             Channel.SLACK: http_listener("SANDBOX_SLACK_PORT", host, settings.slack_port, slack),
         }
-        self._web = http_listener("SANDBOX_PORT", host, settings.port, web_app(store, board, self.set_faults))
+        self._web = http_listener("SANDBOX_PORT", host, settings.port, web_app(store, active_faults, self.set_faults))
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as opened:
+        async with AsyncExitStack() as started:
             for listener in (*self._listeners.values(), self._web):
-                opened.push_async_callback(listener.close)
+                started.push_async_callback(listener.close)
                 await listener.start()
-            self._closing = opened.pop_all()
+            self._resources = started.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._closing.aclose()
+        await self._resources.aclose()
 
     @property
     def web_port(self) -> int:
@@ -71,13 +71,13 @@ class Sandbox:
         return self._listeners[channel].port
 
     def trust(self, account: ServiceAccount) -> None:
-        """From now on only this account's assertions are worth a token."""
+        """From now on tokens are issued for assertions of this account only."""
         self._issuer.trust(account)
 
     async def set_faults(self, channel: Channel, faults: Sequence[Fault]) -> None:
-        self.board.set(channel, faults)
-        logger.info("faults_set channel=%s faults=%s", channel, self.board.describe(channel))
-        outage = self.board.outage(channel)
+        self.active_faults.set(channel, faults)
+        logger.info("faults_set channel=%s faults=%s", channel, self.active_faults.describe(channel))
+        outage = self.active_faults.outage(channel)
         if outage is None:
             await self._listeners[channel].accept()
         else:

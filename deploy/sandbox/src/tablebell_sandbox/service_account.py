@@ -1,4 +1,4 @@
-"""A service account: the file that Google hands out, made here, and what the sandbox checks against it."""
+"""A Google service account: generates its key file, and verifies assertions against it."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 
 class InvalidServiceAccount(Exception):
-    """The file is not a service account's."""
+    """The file is not a service account's key file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class ServiceAccount:
         return account
 
     def write(self, path: Path) -> None:
-        """Readable by its owner only, from the first byte on."""
+        """Creates the file with owner-only permissions before it writes the key."""
         path.touch(mode=0o600)
         path.chmod(0o600)
-        path.write_text(json.dumps(self._as_google_writes_it(), indent=2) + "\n")
+        path.write_text(json.dumps(self._key_file(), indent=2) + "\n")
 
     def public_key(self) -> rsa.RSAPublicKey:
         key = serialization.load_pem_private_key(self.private_key.encode(), password=None)
@@ -55,10 +55,10 @@ class ServiceAccount:
         return key.public_key()
 
     def token_secret(self) -> bytes:
-        """The same after a restart, so that a client's access token outlives the sandbox, as it would outlive FCM."""
+        """Derived from the key: access tokens stay valid after a restart of the sandbox."""
         return hashlib.sha256(self.private_key.encode()).digest()
 
-    def _as_google_writes_it(self) -> dict[str, str]:
+    def _key_file(self) -> dict[str, str]:
         return {
             "type": "service_account",
             "project_id": self.project_id,

@@ -1,4 +1,4 @@
-"""Settings, read once from SANDBOX_* variables. The defaults suit one developer on one machine."""
+"""Settings from SANDBOX_* variables. The defaults suit one developer on one machine."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,11 +12,11 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 
 
 class InvalidSettings(Exception):
-    """One message that names every wrong variable."""
+    """The message names every wrong variable."""
 
 
 class Settings(BaseModel):
-    """Port 0 takes a free one."""
+    """Port 0 means any free port."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,16 +54,16 @@ class Settings(BaseModel):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """An empty variable counts as unset: compose files pass those on."""
+        """An empty variable counts as unset: compose files pass empty ones."""
         given = {name: environment.get(PREFIX + name.upper()) for name in cls.model_fields}
         try:
             return cls.model_validate({name: value for name, value in given.items() if value})
         except ValidationError as error:
-            complaints = [
+            problems = [
                 ": ".join([*(PREFIX + str(part).upper() for part in each["loc"][:1]), each["msg"]])
                 for each in error.errors()
             ]
-            raise InvalidSettings("wrong settings: " + "; ".join(complaints)) from error
+            raise InvalidSettings("wrong settings: " + "; ".join(problems)) from error
 
     @property
     def smtp_login(self) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Slack's incoming webhooks, which answer in plain words."""
+"""Slack's incoming webhooks, which respond in plain text."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from tablebell_sandbox.faults import Fault, HttpStatus
 from tablebell_sandbox.message import Description
 from tablebell_sandbox.provider import Provider, shown_headers
 
-WORDS = {400: "invalid_payload", 401: "invalid_auth", 403: "invalid_token", 404: "no_service", 429: "rate_limited"}
+ERRORS = {400: "invalid_payload", 401: "invalid_auth", 403: "invalid_token", 404: "no_service", 429: "rate_limited"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class SlackProvider(Provider):
         if not (payload.get("text") or payload.get("blocks") or payload.get("attachments")):
             return self.refuse(PlainTextResponse("no_text", 400))
         post = Post(payload, dict(request.headers))
-        return await self.settle(request, f"{team}/{bot}", post.key, post, PlainTextResponse("ok"))
+        return await self.respond(request, f"{team}/{bot}", post.key, post, PlainTextResponse("ok"))
 
-    def fault_response(self, fault: Fault, to: str) -> Response:  # noqa: ARG002 - Slack names no names
+    def fault_response(self, fault: Fault, to: str) -> Response:  # noqa: ARG002 - Slack does not repeat the recipient
         if not isinstance(fault, HttpStatus):
-            raise TypeError(f"Slack knows no {fault!r}")
-        word = fault.code or WORDS.get(fault.status, "server_error")
-        return PlainTextResponse(word, fault.status, fault.headers)
+            raise TypeError(f"not a fault of Slack: {fault!r}")
+        error = fault.code or ERRORS.get(fault.status, "server_error")
+        return PlainTextResponse(error, fault.status, fault.headers)
 
     @staticmethod
     async def _not_found(_request: Request, _error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""Twilio's Messages resource, as far as a sender of texts meets it."""
+"""Twilio's Messages resource: the part that sends a text."""
 
 import base64
 import hmac
@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tablebell_sandbox.active_faults import ActiveFaults
 from tablebell_sandbox.channel import Channel
-from tablebell_sandbox.fault_board import FaultBoard
 from tablebell_sandbox.faults import Fault, HttpStatus
 from tablebell_sandbox.message import Description
 from tablebell_sandbox.provider import Provider, shown_headers
@@ -24,16 +24,16 @@ from tablebell_sandbox.store import Store
 
 E164 = re.compile(r"\+[1-9]\d{6,14}", re.ASCII)
 MAX_BODY = 1600
-# The sender's own reference. Twilio ignores it. Here it only tells copies apart when duplicates are counted: creating a
-# message is not idempotent, so each request makes one.
+# The sender's reference, which Twilio ignores. The sandbox uses it only to count duplicates: creating a message is not
+# idempotent, so each request creates one.
 REFERENCE_HEADER = "x-channel-send-id"
-# GSM 03.38: some letters take two places, and a single letter that is not in it makes the whole text UCS-2.
+# GSM 03.38: some characters take two places, and a single character outside of it makes the whole text UCS-2.
 GSM_7_DOUBLE = frozenset("^{}\\[~]|€")
 GSM_7 = GSM_7_DOUBLE.union(
     "@£$¥èéùìòÇ\nØø\rÅåΔ_ΦΓΛΩΠΨΣΘΞÆæßÉ !\"#¤%&'()*+,-./0123456789:;<=>?¡ABCDEFGHIJKLMNOPQRSTUVWXYZÄÖÑÜ§¿"
     "abcdefghijklmnopqrstuvwxyzäöñüà"
 )
-# Twilio's code for a status is usually the status itself behind a 20.
+# Twilio's code for a status is usually 20000 plus the status.
 CODES = {400: (20001, "Unknown parameters"), 429: (20429, "Too Many Requests")}
 
 
@@ -56,7 +56,7 @@ def invalid_number(number: str) -> JSONResponse:
 
 
 def segments(text: str) -> int:
-    """How many SMS a text takes, which is what it costs."""
+    """The number of SMS segments, which determines the price."""
     if GSM_7.issuperset(text):
         length, single, joined = len(text) + sum(letter in GSM_7_DOUBLE for letter in text), 160, 153
     else:
@@ -72,7 +72,7 @@ class TextMessage:
 
     @property
     def key(self) -> str:
-        """The sender's reference; without one, the same words to the same number are the same text."""
+        """The sender's reference; without one, the number and the text."""
         return self.headers.get(REFERENCE_HEADER) or f"{self.form['To']} {self.form['Body']}"
 
     def describe(self) -> Description:
@@ -90,8 +90,8 @@ class TextMessage:
 class SmsProvider(Provider):
     channel = Channel.SMS
 
-    def __init__(self, store: Store, board: FaultBoard, login: tuple[str, str] | None = None) -> None:
-        super().__init__(store, board)
+    def __init__(self, store: Store, active_faults: ActiveFaults, login: tuple[str, str] | None = None) -> None:
+        super().__init__(store, active_faults)
         self._login = login
 
     def app(self) -> Starlette:
@@ -107,7 +107,7 @@ class SmsProvider(Provider):
             return self.refuse(problem)
         message = TextMessage("SM" + secrets.token_hex(16), form, dict(request.headers))
         accepted = JSONResponse(self._resource(request.path_params["account"], message), 201)
-        return await self.settle(request, form["To"], message.key, message, accepted)
+        return await self.respond(request, form["To"], message.key, message, accepted)
 
     def fault_response(self, fault: Fault, to: str) -> Response:
         if not isinstance(fault, HttpStatus):
@@ -118,7 +118,7 @@ class SmsProvider(Provider):
         return twilio_error(fault.status, int(fault.code) if fault.code else code, message, fault.headers)
 
     def _authenticated(self, authorization: str) -> bool:
-        """Any account and token, unless the settings name the right ones."""
+        """Accepts any account and token, unless the settings contain a login."""
         scheme, _, encoded = authorization.partition(" ")
         try:
             account, colon, token = base64.b64decode(encoded, validate=True).partition(b":")

@@ -1,7 +1,7 @@
-"""Keeps what arrived, in memory.
+"""Stores received messages in memory.
 
-The details of the newest `bound` messages are kept. Counts and keys cover every message since the last `clear`:
-an audit of duplicates over a long bench must not miss the ones whose details have gone.
+The newest `bound` messages are kept in full. Counts and keys cover every message since the last `clear`, so that
+duplicates can be counted over a long benchmark.
 """
 
 import time
@@ -40,7 +40,7 @@ class Store:
         self._counts[channel].refused += 1
 
     def clear(self) -> None:
-        """Sequence numbers go on rising, so that whoever asks for what is new since 17 is not fooled."""
+        """Sequence numbers continue to rise, so that a client's `since` stays valid."""
         self._records.clear()
         self._keys = {channel: [] for channel in Channel}
         self._counts = {channel: Count() for channel in Channel}
@@ -57,7 +57,7 @@ class Store:
 
     @property
     def oldest_sequence(self) -> int:
-        """The sequence number of the oldest message still held, or of the next one to come."""
+        """The sequence number of the oldest stored message, or of the next one if the store is empty."""
         return self._records[0].sequence if self._records else self._last_sequence + 1
 
     def get(self, sequence: int) -> Record | None:

@@ -1,7 +1,7 @@
-"""One port, and the outage that can be staged on it.
+"""A TCP server on one port that can simulate an outage.
 
-The port stays bound for the sandbox's whole life: while it refuses, a bound socket that does not listen holds the
-place, so that the kernel answers "connection refused" and no other program can take the port meanwhile.
+The port stays bound for the lifetime of the sandbox. During an outage the bound socket does not listen: the kernel
+refuses connections, and no other program can take the port.
 """
 
 import asyncio
@@ -42,46 +42,46 @@ class TcpServer:
         self._factory = factory
         self._connections = connections
         self._tls = tls
-        self._silent: socket.socket | None = None
+        self._bound_socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._reopening: asyncio.Task[None] | None = None
-        self._changing = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def start(self) -> None:
         try:
-            self._silent = self._bind()
-            self.port = self._silent.getsockname()[1]
-            await self._listen(self._silent)
+            self._bound_socket = self._bind()
+            self.port = self._bound_socket.getsockname()[1]
+            await self._listen(self._bound_socket)
         except OSError as error:
             reason = error.strerror or str(error)
             raise PortUnavailable(f"cannot listen on {self._host}:{self.port} ({self._setting}): {reason}") from error
 
     async def refuse(self, for_seconds: float | None = None) -> None:
-        """Closes the port and cuts what is connected: an outage spares nobody who kept a connection open."""
-        async with self._changing:
-            self._forget_reopening()
+        """Closes the port and all open connections."""
+        async with self._lock:
+            self._cancel_reopening()
             if self._server is not None:
                 self._server.close()
                 self._server = None
-                await self._cut_connections()
-                self._silent = self._bind()
+                await self._abort_connections()
+                self._bound_socket = self._bind()
                 logger.info("port_refuses setting=%s port=%d for_seconds=%s", self._setting, self.port, for_seconds)
             if for_seconds is not None:
                 self._reopening = asyncio.create_task(self._reopen_after(for_seconds), name=f"reopen-{self.port}")
 
     async def accept(self) -> None:
-        async with self._changing:
-            self._forget_reopening()
+        async with self._lock:
+            self._cancel_reopening()
             await self._reopen()
 
     async def close(self) -> None:
-        async with self._changing:
-            self._forget_reopening()
+        async with self._lock:
+            self._cancel_reopening()
             if self._server is not None:
                 self._server.close()
-            if self._silent is not None:
-                self._silent.close()
-            await self._cut_connections()
+            if self._bound_socket is not None:
+                self._bound_socket.close()
+            await self._abort_connections()
 
     def _bind(self) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -99,13 +99,13 @@ class TcpServer:
     async def _listen(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._factory, sock=bound, ssl=self._tls, backlog=2048)
-        self._silent = None
+        self._bound_socket = None
 
-    async def _cut_connections(self) -> None:
+    async def _abort_connections(self) -> None:
         for connection in list(self._connections):
             if connection.transport is not None:
                 connection.transport.abort()
-        # The protocols hear of it in the loop's next rounds; wait for them, so that nothing outlives the cut.
+        # The protocols are notified in later iterations of the loop: wait for them.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
                 while self._connections:  # noqa: ASYNC110 - the set is uvicorn's or aiosmtpd's, and has no event
@@ -113,16 +113,16 @@ class TcpServer:
 
     async def _reopen_after(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        async with self._changing:
+        async with self._lock:
             self._reopening = None
             await self._reopen()
 
     async def _reopen(self) -> None:
-        if self._silent is not None:
-            await self._listen(self._silent)
+        if self._bound_socket is not None:
+            await self._listen(self._bound_socket)
             logger.info("port_accepts setting=%s port=%d", self._setting, self.port)
 
-    def _forget_reopening(self) -> None:
+    def _cancel_reopening(self) -> None:
         if self._reopening is not None:
             self._reopening.cancel()
             self._reopening = None

@@ -55,16 +55,14 @@ async def test_utf8_addresses_and_headers_arrive_as_they_were_sent(
 @pytest.mark.parametrize(
     "body", [b"one line", b".\r\n..\r\n.dot\r\n", b"Subject: x\r\n\r\nends with dots\r\n...\r\n", b"\r\n\r\n"]
 )
-async def test_every_byte_of_a_mail_survives_the_dots(
-    sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, body: bytes
-) -> None:
+async def test_dot_stuffing_preserves_every_byte(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, body: bytes) -> None:
     await smtp.sendmail(SENDER, [ANNA], body)
 
     (message,) = sandbox.messages()
     assert message.raw == (body if body.endswith(b"\r\n") else body + b"\r\n").decode()
 
 
-async def test_a_mail_of_nothing_ends_at_its_dot(sandbox: RunningSandbox) -> None:
+async def test_an_empty_mail_is_accepted(sandbox: RunningSandbox) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.smtp_port)
     writer.write(b"HELO x\r\nMAIL FROM:<a@example.com>\r\nRCPT TO:<b@example.com>\r\nDATA\r\n")
     await reader.readuntil(b"354 ")
@@ -77,7 +75,7 @@ async def test_a_mail_of_nothing_ends_at_its_dot(sandbox: RunningSandbox) -> Non
     assert sandbox.messages()[0].raw == ""
 
 
-async def test_one_mail_to_three_is_one_message(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP) -> None:
+async def test_one_mail_to_three_recipients_is_one_message(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP) -> None:
     to = [ANNA, '"odd one"@example.com', "carlo+tag@example.com"]
     await smtp.sendmail(SENDER, to, b"Subject: x\r\n\r\nhi\r\n")
 
@@ -96,7 +94,7 @@ async def test_a_connection_serves_one_mail_after_another(
     assert [message.sequence for message in sandbox.messages()] == list(range(1, 21))
 
 
-async def test_a_mail_without_a_message_id_is_known_by_its_contents(
+async def test_the_key_of_a_mail_without_a_message_id_is_its_contents(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP
 ) -> None:
     for text in (b"one", b"two", b"one"):
@@ -107,7 +105,7 @@ async def test_a_mail_without_a_message_id_is_known_by_its_contents(
     assert first != second
 
 
-async def test_a_mail_that_is_too_big_is_refused_and_the_connection_lives_on(
+async def test_a_mail_that_is_too_big_is_refused_and_the_connection_stays_open(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, letter: EmailMessage
 ) -> None:
     line = b"x" * 70 + b"\r\n"
@@ -130,7 +128,7 @@ async def test_a_recipient_must_come_before_the_data(smtp: aiosmtplib.SMTP) -> N
     assert refusal.value.code == 503
 
 
-async def test_any_login_will_do_unless_one_is_set(
+async def test_any_login_is_accepted_unless_one_is_set(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, letter: EmailMessage
 ) -> None:
     await smtp.login("whoever", "whatever")
@@ -139,7 +137,7 @@ async def test_any_login_will_do_unless_one_is_set(
     assert sandbox.messages()[0].envelope["login"] == "whoever"
 
 
-async def test_a_mail_that_makes_no_sense_is_listed_all_the_same(
+async def test_an_unparsable_mail_is_listed(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, web: httpx.AsyncClient
 ) -> None:
     broken = (
@@ -154,7 +152,7 @@ async def test_a_mail_that_makes_no_sense_is_listed_all_the_same(
     assert (await web.get("/messages/1")).status_code == 200
 
 
-async def test_a_mail_in_chunks_arrives_as_it_was_cut(sandbox: RunningSandbox) -> None:
+async def test_a_mail_in_chunks_is_joined(sandbox: RunningSandbox) -> None:
     first, last = b"Subject: x\r\n\r\n.dot\r", b"\n.\r\nBDAT 5 LAST\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.smtp_port)
     writer.write(
@@ -170,7 +168,7 @@ async def test_a_mail_in_chunks_arrives_as_it_was_cut(sandbox: RunningSandbox) -
     assert message.raw == (first + last).decode()
 
 
-async def test_a_chunk_that_is_too_big_is_read_past_and_refused(sandbox: RunningSandbox) -> None:
+async def test_a_chunk_that_is_too_big_is_discarded_and_refused(sandbox: RunningSandbox) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", sandbox.smtp_port)
     size = MAX_MAIL_BYTES + 1
     writer.write(b"EHLO me\r\nMAIL FROM:<%s>\r\nRCPT TO:<%s>\r\n" % (SENDER.encode(), ANNA.encode()))

@@ -24,7 +24,7 @@ async def test_faults_are_set_listed_and_deleted(web: httpx.AsyncClient) -> None
     assert (await web.get("/api/faults")).json() == {channel: [] for channel in Channel}
 
 
-async def test_the_rest_of_a_count_is_shown_and_then_gone(
+async def test_the_remaining_count_is_listed_until_it_is_used_up(
     sandbox: RunningSandbox, web: httpx.AsyncClient, http: httpx.AsyncClient
 ) -> None:
     await web.put("/api/faults/SLACK", json=[{"kind": "http", "status": 500, "count": 2}])
@@ -56,7 +56,7 @@ async def test_the_rest_of_a_count_is_shown_and_then_gone(
         ("PUSH", {"kind": "token", "status": 503, "match": "x"}, "no recipient to match"),
     ],
 )
-async def test_a_wrong_fault_is_a_422_that_says_what_is_wrong(
+async def test_an_invalid_fault_is_a_422_with_the_reason(
     web: httpx.AsyncClient, channel: str, fault: dict[str, Any], complaint: str
 ) -> None:
     response = await web.put(f"/api/faults/{channel}", json=[{"kind": "delay", "seconds": 1}, fault])
@@ -73,7 +73,7 @@ async def test_anything_but_a_list_is_a_422(web: httpx.AsyncClient, body: bytes)
     assert (await web.put("/api/faults/SMS", content=body)).status_code == 422
 
 
-async def test_an_unknown_channel_is_a_422_that_names_the_known_ones(web: httpx.AsyncClient) -> None:
+async def test_an_unknown_channel_is_a_422_with_the_known_ones(web: httpx.AsyncClient) -> None:
     response = await web.put("/api/faults/PIGEON", json=[])
 
     assert response.status_code == 422

@@ -1,4 +1,4 @@
-"""The faults of the three HTTP channels, each in its provider's own words."""
+"""The faults of the three HTTP channels, each in its provider's format."""
 
 import asyncio
 import time
@@ -45,7 +45,7 @@ async def send(sandbox: RunningSandbox, http: httpx.AsyncClient) -> Send:
 
 @pytest.mark.parametrize("channel", HTTP_CHANNELS)
 @pytest.mark.parametrize("status", [400, 401, 429, 500, 502, 503])
-async def test_a_status_strikes_as_often_as_it_should(
+async def test_a_status_applies_as_often_as_set(
     sandbox: RunningSandbox, send: Send, channel: Channel, status: int
 ) -> None:
     await sandbox.set_faults(channel, {"kind": "http", "status": status, "count": 2})
@@ -57,7 +57,7 @@ async def test_a_status_strikes_as_often_as_it_should(
 
 
 @pytest.mark.parametrize("channel", HTTP_CHANNELS)
-async def test_429_says_when_to_come_back(sandbox: RunningSandbox, send: Send, channel: Channel) -> None:
+async def test_429_has_a_retry_after(sandbox: RunningSandbox, send: Send, channel: Channel) -> None:
     await sandbox.set_faults(channel, {"kind": "http", "status": 429, "retry_after": 7})
     assert (await send(channel)).headers["retry-after"] == "7"
 
@@ -66,7 +66,9 @@ async def test_429_says_when_to_come_back(sandbox: RunningSandbox, send: Send, c
 
 
 @pytest.mark.parametrize("channel", HTTP_CHANNELS)
-async def test_a_hang_is_silence_and_takes_nothing(sandbox: RunningSandbox, send: Send, channel: Channel) -> None:
+async def test_a_hang_never_responds_and_accepts_no_message(
+    sandbox: RunningSandbox, send: Send, channel: Channel
+) -> None:
     await sandbox.set_faults(channel, {"kind": "hang"})
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.3):
@@ -75,7 +77,7 @@ async def test_a_hang_is_silence_and_takes_nothing(sandbox: RunningSandbox, send
     assert (sandbox.count(channel).accepted, sandbox.count(channel).refused) == (0, 1)
 
 
-async def test_a_fault_may_name_the_providers_own_code(sandbox: RunningSandbox, send: Send) -> None:
+async def test_a_fault_may_have_the_providers_own_code(sandbox: RunningSandbox, send: Send) -> None:
     await sandbox.set_faults(Channel.SMS, {"kind": "http", "status": 400, "code": "21612"})
     assert (await send(Channel.SMS)).json()["code"] == 21612
     await sandbox.set_faults(Channel.SLACK, {"kind": "http", "status": 410, "code": "channel_is_archived"})
@@ -87,7 +89,7 @@ async def test_a_fault_may_name_the_providers_own_code(sandbox: RunningSandbox, 
     assert (error["status"], error["details"]) == ("PERMISSION_DENIED", [])
 
 
-async def test_twilio_tells_its_own_code(sandbox: RunningSandbox, send: Send) -> None:
+async def test_twilio_errors_have_its_own_code(sandbox: RunningSandbox, send: Send) -> None:
     codes = {}
     for status in (400, 401, 429, 500, 503):
         await sandbox.set_faults(Channel.SMS, {"kind": "http", "status": status})
@@ -114,7 +116,7 @@ async def test_an_invalid_number_is_21211(sandbox: RunningSandbox, send: Send) -
         ({"kind": "http", "status": 500}, 500, "INTERNAL", "INTERNAL"),
     ],
 )
-async def test_fcm_tells_its_own_error(
+async def test_fcm_errors_have_its_own_code(
     sandbox: RunningSandbox, send: Send, fault: dict[str, Any], status: int, name: str, code: str
 ) -> None:
     await sandbox.set_faults(Channel.PUSH, fault)
@@ -137,14 +139,16 @@ async def test_the_token_endpoint_can_fail_while_sending_works(
     assert (await ask_token(sandbox, http)).status_code == 200
 
 
-async def test_slack_answers_in_plain_words(sandbox: RunningSandbox, send: Send) -> None:
+async def test_slack_responds_in_plain_text(sandbox: RunningSandbox, send: Send) -> None:
     await sandbox.set_faults(Channel.SLACK, {"kind": "http", "status": 404})
 
     assert (await send(Channel.SLACK)).text == "no_service"
 
 
 @pytest.mark.parametrize("channel", HTTP_CHANNELS)
-async def test_a_delay_comes_after_the_message_was_taken(sandbox: RunningSandbox, send: Send, channel: Channel) -> None:
+async def test_a_delay_comes_after_the_message_was_accepted(
+    sandbox: RunningSandbox, send: Send, channel: Channel
+) -> None:
     await sandbox.set_faults(channel, {"kind": "delay", "seconds": 0.3})
     response = await send(channel)
 
@@ -154,7 +158,7 @@ async def test_a_delay_comes_after_the_message_was_taken(sandbox: RunningSandbox
 
 @pytest.mark.parametrize("channel", HTTP_CHANNELS)
 @pytest.mark.parametrize(("accept", "kept"), [(False, 0), (True, 1)])
-async def test_a_drop_closes_without_an_answer(
+async def test_a_drop_closes_the_connection_without_a_response(
     sandbox: RunningSandbox, send: Send, channel: Channel, accept: bool, kept: int
 ) -> None:
     await sandbox.set_faults(channel, {"kind": "drop", "accept": accept, "count": 1})
@@ -173,14 +177,14 @@ async def test_a_delay_and_an_error_work_together(sandbox: RunningSandbox, send:
     assert time.monotonic() - started >= 0.2
 
 
-async def test_a_fault_on_one_channel_leaves_the_others_alone(sandbox: RunningSandbox, send: Send) -> None:
+async def test_a_fault_on_one_channel_does_not_affect_others(sandbox: RunningSandbox, send: Send) -> None:
     await sandbox.set_faults(Channel.SMS, {"kind": "http", "status": 503})
 
     assert (await send(Channel.PUSH)).is_success
     assert (await send(Channel.SLACK)).is_success
 
 
-async def test_match_strikes_only_the_recipient_it_names(sandbox: RunningSandbox, send: Send) -> None:
+async def test_match_limits_a_fault_to_its_recipient(sandbox: RunningSandbox, send: Send) -> None:
     await sandbox.set_faults(Channel.SMS, {"kind": "http", "status": 503, "match": "+39333999"})
     assert (await send(Channel.SMS)).status_code == 201
 
@@ -188,7 +192,7 @@ async def test_match_strikes_only_the_recipient_it_names(sandbox: RunningSandbox
     assert (await send(Channel.SMS)).status_code == 503
 
 
-async def test_a_sandbox_that_stops_does_not_wait_for_a_delayed_answer(http: httpx.AsyncClient) -> None:
+async def test_a_stop_does_not_wait_for_a_delayed_response(http: httpx.AsyncClient) -> None:
     async with running_sandbox() as stopping:
         await stopping.set_faults(Channel.SLACK, {"kind": "delay", "seconds": 60})
         waiting = asyncio.create_task(http.post(stopping.slack_url, json={"text": "x"}))

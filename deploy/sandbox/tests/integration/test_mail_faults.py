@@ -35,7 +35,7 @@ async def test_a_reply_at_rcpt_refuses_one_recipient_of_two(sandbox: RunningSand
 
 
 @pytest.mark.parametrize("stage", ["rcpt", "data"])
-async def test_421_says_goodbye_and_closes(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, stage: str) -> None:
+async def test_421_closes_the_connection(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, stage: str) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "smtp", "code": 421, "at": stage, "count": 1})
     with pytest.raises(aiosmtplib.SMTPException) as refusal:
         await smtp.sendmail(SENDER, [ANNA], BODY)
@@ -49,7 +49,7 @@ async def test_421_says_goodbye_and_closes(sandbox: RunningSandbox, smtp: aiosmt
 @pytest.mark.parametrize(
     ("stage", "error"), [("connect", aiosmtplib.SMTPConnectError), ("mail", aiosmtplib.SMTPSenderRefused)]
 )
-async def test_a_reply_says_what_it_is_told_to_at_any_stage(
+async def test_a_reply_has_the_given_text_at_any_stage(
     sandbox: RunningSandbox, stage: str, error: type[aiosmtplib.SMTPResponseException]
 ) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "smtp", "code": 554, "at": stage, "text": "5.7.1 not you"})
@@ -62,7 +62,7 @@ async def test_a_reply_says_what_it_is_told_to_at_any_stage(
 
 
 @pytest.mark.parametrize("stage", ["connect", "auth", "mail", "rcpt", "data"])
-async def test_a_hang_is_silence_and_takes_nothing(sandbox: RunningSandbox, stage: str) -> None:
+async def test_a_hang_never_responds_and_accepts_no_message(sandbox: RunningSandbox, stage: str) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "hang", "at": stage})
     smtp = aiosmtplib.SMTP(hostname="127.0.0.1", port=sandbox.smtp_port, timeout=0.3, username="a", password="b")
     with pytest.raises(aiosmtplib.SMTPTimeoutError):
@@ -82,7 +82,7 @@ async def test_535_refuses_the_login_once(sandbox: RunningSandbox, smtp: aiosmtp
     await smtp.auth_plain("anna", "secret")
 
 
-async def test_a_delay_comes_after_the_mail_was_taken(
+async def test_a_delay_comes_after_the_mail_was_accepted(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, letter: EmailMessage
 ) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "delay", "seconds": 0.3})
@@ -91,7 +91,7 @@ async def test_a_delay_comes_after_the_mail_was_taken(
     assert time.time() - sandbox.messages()[0].received_at_epoch >= 0.29
 
 
-async def test_a_client_that_loses_patience_leaves_a_mail_behind(
+async def test_a_mail_stays_accepted_after_a_clients_timeout(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, letter: EmailMessage
 ) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "delay", "seconds": 30})
@@ -102,7 +102,7 @@ async def test_a_client_that_loses_patience_leaves_a_mail_behind(
 
 
 @pytest.mark.parametrize(("accept", "kept"), [(False, 0), (True, 1)])
-async def test_a_drop_closes_without_an_answer(
+async def test_a_drop_closes_the_connection_without_a_response(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, letter: EmailMessage, accept: bool, kept: int
 ) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "drop", "accept": accept})

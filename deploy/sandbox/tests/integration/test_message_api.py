@@ -52,7 +52,7 @@ async def test_filters_by_channel_and_recipient(
     assert (await web.get("/api/messages?limit=1001")).status_code == 422
 
 
-async def test_since_pages_forward_and_without_it_the_newest_come(
+async def test_since_pages_forward_and_the_default_is_the_newest(
     sandbox: RunningSandbox, web: httpx.AsyncClient, http: httpx.AsyncClient
 ) -> None:
     await post(sandbox, http, "a", "b", "c", "d", "e")
@@ -67,7 +67,7 @@ async def test_since_pages_forward_and_without_it_the_newest_come(
     assert await texts("since=5") == ""
 
 
-async def test_beyond_the_bound_the_oldest_details_go_and_counting_goes_on(http: httpx.AsyncClient) -> None:
+async def test_beyond_the_bound_the_oldest_messages_are_dropped_and_counts_continue(http: httpx.AsyncClient) -> None:
     async with running_sandbox(max_messages=3) as sandbox:
         await post(sandbox, http, "a", "b", "c", "d", "e")
         listed = (await http.get(f"{sandbox.web_url}/api/messages?since=0")).json()
@@ -105,7 +105,7 @@ async def test_keys_keep_the_order_and_the_duplicates(
     assert (await web.get("/api/keys")).status_code == 422
 
 
-async def test_delete_forgets_all_but_the_place_in_the_sequence(
+async def test_delete_keeps_only_the_sequence_number(
     sandbox: RunningSandbox, web: httpx.AsyncClient, http: httpx.AsyncClient
 ) -> None:
     await post(sandbox, http, "a", "b")
@@ -118,7 +118,7 @@ async def test_delete_forgets_all_but_the_place_in_the_sequence(
     assert [message["sequence"] for message in (await web.get("/api/messages?since=2")).json()] == [3]
 
 
-async def test_half_a_surrogate_pair_can_be_listed(
+async def test_a_lone_surrogate_can_be_listed(
     sandbox: RunningSandbox, web: httpx.AsyncClient, http: httpx.AsyncClient
 ) -> None:
     await http.post(sandbox.slack_url, content=b'{"text": "\\ud800"}')
@@ -128,6 +128,6 @@ async def test_half_a_surrogate_pair_can_be_listed(
     assert (await web.get("/")).status_code == 200
 
 
-async def test_health_answers(web: httpx.AsyncClient) -> None:
+async def test_health_checks_respond(web: httpx.AsyncClient) -> None:
     assert (await web.get("/health/live")).status_code == 200
     assert (await web.get("/health/ready")).status_code == 200

@@ -1,4 +1,4 @@
-"""`refuse`: nobody listens on the channel's port."""
+"""`refuse`: the channel's port refuses connections."""
 
 import asyncio
 import time
@@ -57,7 +57,7 @@ async def test_an_outage_ends_by_itself_on_the_same_port(sandbox: RunningSandbox
     assert time.monotonic() - started >= 0.6
 
 
-async def test_a_kept_smtp_connection_is_cut(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP) -> None:
+async def test_an_outage_closes_open_smtp_connections(sandbox: RunningSandbox, smtp: aiosmtplib.SMTP) -> None:
     await smtp.ehlo()
     await sandbox.set_faults(Channel.EMAIL, {"kind": "refuse"})
 
@@ -65,7 +65,7 @@ async def test_a_kept_smtp_connection_is_cut(sandbox: RunningSandbox, smtp: aios
         await smtp.noop()
 
 
-async def test_a_kept_http_connection_is_cut(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_an_outage_closes_open_http_connections(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     assert (await http.post(sandbox.slack_url, json={"text": "x"})).is_success
     await sandbox.set_faults(Channel.SLACK, {"kind": "refuse"})
 
@@ -73,7 +73,7 @@ async def test_a_kept_http_connection_is_cut(sandbox: RunningSandbox, http: http
         await http.post(sandbox.slack_url, json={"text": "x"})
 
 
-async def test_a_new_outage_replaces_the_end_of_the_last_one(sandbox: RunningSandbox) -> None:
+async def test_a_new_outage_replaces_the_duration_of_the_last_one(sandbox: RunningSandbox) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "refuse", "for_seconds": 0.1})
     await sandbox.set_faults(Channel.EMAIL, {"kind": "refuse"})
     await asyncio.sleep(0.3)
@@ -81,7 +81,7 @@ async def test_a_new_outage_replaces_the_end_of_the_last_one(sandbox: RunningSan
     assert not await listens(sandbox.smtp_port)
 
 
-async def test_after_an_outage_mail_is_taken_as_before(
+async def test_mail_is_accepted_after_an_outage(
     sandbox: RunningSandbox, smtp: aiosmtplib.SMTP, letter: EmailMessage
 ) -> None:
     await sandbox.set_faults(Channel.EMAIL, {"kind": "refuse"})
@@ -93,7 +93,7 @@ async def test_after_an_outage_mail_is_taken_as_before(
     assert len(sandbox.messages()) == 1
 
 
-async def test_changes_at_the_same_time_leave_the_port_in_order(sandbox: RunningSandbox) -> None:
+async def test_concurrent_changes_leave_the_port_in_a_consistent_state(sandbox: RunningSandbox) -> None:
     refuse = {"kind": "refuse"}
     changes = [sandbox.set_faults(Channel.SMS, *([refuse] if number % 2 else [])) for number in range(20)]
     await asyncio.gather(*changes)

@@ -11,7 +11,7 @@ EVIL = "</p></article><script>alert('x')</script><img src=x onerror=alert(1)>\"'
 
 
 class Page(HTMLParser):
-    """Every element of a page with its attributes, as a browser would see them."""
+    """Collects every element of a page with its attributes."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ async def send_evil_everywhere(sandbox: RunningSandbox, http: httpx.AsyncClient)
     assert [message.channel for message in sandbox.messages()] == [Channel.EMAIL, Channel.SLACK, Channel.SMS]
 
 
-async def test_nothing_that_arrives_becomes_part_of_the_page(
+async def test_message_content_cannot_inject_html(
     sandbox: RunningSandbox, http: httpx.AsyncClient, web: httpx.AsyncClient
 ) -> None:
     await send_evil_everywhere(sandbox, http)
@@ -71,7 +71,7 @@ async def test_nothing_that_arrives_becomes_part_of_the_page(
     assert_harmless(updates["faults"])
 
 
-async def test_an_emails_html_is_shown_in_a_frame_that_may_do_nothing(
+async def test_an_emails_html_is_shown_in_a_frame_without_permissions(
     sandbox: RunningSandbox, http: httpx.AsyncClient, web: httpx.AsyncClient
 ) -> None:
     await send_evil_everywhere(sandbox, http)
@@ -99,7 +99,7 @@ async def test_the_page_lists_the_newest_first_and_filters_by_channel(
     assert await cards("/?channel=PUSH") == []
 
 
-async def test_updates_bring_only_what_is_new(
+async def test_updates_return_only_new_messages(
     sandbox: RunningSandbox, http: httpx.AsyncClient, web: httpx.AsyncClient
 ) -> None:
     await http.post(sandbox.slack_url, json={"text": "first"})
@@ -115,7 +115,7 @@ async def test_updates_bring_only_what_is_new(
     assert (await web.get("/updates?since=2")).json()["oldest"] == 3
 
 
-async def test_the_page_needs_nothing_from_elsewhere(web: httpx.AsyncClient) -> None:
+async def test_the_page_loads_nothing_from_other_hosts(web: httpx.AsyncClient) -> None:
     html = (await web.get("/")).text
     page = Page(html)
     assets = [link["href"] for link in page.named("link")] + [script["src"] for script in page.named("script")]

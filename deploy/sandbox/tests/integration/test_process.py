@@ -1,4 +1,4 @@
-"""The sandbox as people start it: another process, settings from the environment, signals."""
+"""The sandbox as a process: settings from the environment, signals."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ class Serving:
 
 @asynccontextmanager
 async def serving(**settings: str) -> AsyncIterator[Serving]:
-    """Started, with the ports that its first words tell."""
+    """Starts the sandbox and reads its ports from the first log line."""
     process = await start(**FREE_PORTS | settings)
     assert process.stderr is not None
     try:
@@ -71,7 +71,7 @@ async def serving(**settings: str) -> AsyncIterator[Serving]:
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it_quickly_and_well_even_with_clients_connected(stop: signal.Signals) -> None:
+async def test_a_signal_stops_the_process_quickly_with_clients_connected(stop: signal.Signals) -> None:
     async with serving() as served, httpx.AsyncClient() as http:
         assert (await http.get(f"{served.web_url}/health/ready")).is_success
         reader, writer = await asyncio.open_connection("127.0.0.1", served.smtp_port)
@@ -87,7 +87,7 @@ async def test_a_signal_ends_it_quickly_and_well_even_with_clients_connected(sto
 
 
 @pytest.mark.parametrize("name", PORTS)
-async def test_a_port_already_taken_is_one_clear_message_and_exit_code_1(name: str) -> None:
+async def test_a_port_in_use_gives_one_message_and_exit_code_1(name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         ports = FREE_PORTS | {f"SANDBOX_{name}": str(port)}
@@ -98,7 +98,7 @@ async def test_a_port_already_taken_is_one_clear_message_and_exit_code_1(name: s
     assert err.strip() == expected
 
 
-async def test_wrong_settings_are_one_message_that_names_them_all() -> None:
+async def test_one_message_names_all_wrong_settings() -> None:
     code, _, err = await run(SANDBOX_PORT="eighty", SANDBOX_MAX_MESSAGES="0")
 
     assert code == 1
@@ -115,7 +115,7 @@ async def test_help_names_the_commands() -> None:
     assert "service-account" in out
 
 
-async def test_a_service_account_is_written_for_its_owner_only(tmp_path: Path) -> None:
+async def test_a_service_account_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     file = tmp_path / "account.json"
     uri = "http://127.0.0.1:8027/token"
     code, _, err = await run("service-account", "--project", "demo", "--token-uri", uri, "--out", str(file))
@@ -126,8 +126,8 @@ async def test_a_service_account_is_written_for_its_owner_only(tmp_path: Path) -
     assert (account.project_id, account.token_uri) == ("demo", uri)
 
 
-async def test_a_service_account_that_is_there_can_be_kept(tmp_path: Path) -> None:
-    """Who holds the old key would be shut out by a new one."""
+async def test_an_existing_service_account_can_be_kept(tmp_path: Path) -> None:
+    """A new key would lock out clients with the old one."""
     file = tmp_path / "account.json"
     arguments = (
         "service-account",
@@ -146,7 +146,7 @@ async def test_a_service_account_that_is_there_can_be_kept(tmp_path: Path) -> No
     assert file.read_text() != first
 
 
-async def test_a_file_that_is_no_service_account_stops_it(tmp_path: Path) -> None:
+async def test_an_invalid_service_account_stops_the_process(tmp_path: Path) -> None:
     file = tmp_path / "account.json"
     file.write_text("{}")
     code, _, err = await run(SANDBOX_FCM_CREDENTIALS_FILE=str(file), **FREE_PORTS)
@@ -156,10 +156,10 @@ async def test_a_file_that_is_no_service_account_stops_it(tmp_path: Path) -> Non
     assert len(err.splitlines()) == 1
 
 
-async def test_the_process_speaks_starttls_on_its_own_event_loop_and_survives_an_outage(
+async def test_starttls_and_an_outage_work_on_the_event_loop_of_the_process(
     tmp_path: Path, letter: EmailMessage
 ) -> None:
-    """uvloop is the process's loop, where the in-process tests run on asyncio's."""
+    """The process uses uvloop; the in-process tests use asyncio's loop."""
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(tmp_path / "both.pem")

@@ -57,7 +57,7 @@ async def fcm(
         yield client
 
 
-async def test_a_push_is_taken_and_named(sandbox: RunningSandbox, fcm: httpx.AsyncClient) -> None:
+async def test_a_push_is_accepted_and_gets_a_name(sandbox: RunningSandbox, fcm: httpx.AsyncClient) -> None:
     response = await fcm.post(PATH, json={"message": MESSAGE})
 
     assert response.status_code == 200
@@ -69,7 +69,7 @@ async def test_a_push_is_taken_and_named(sandbox: RunningSandbox, fcm: httpx.Asy
     assert message.headers["authorization"] == "Bearer (hidden)"
 
 
-async def test_the_token_endpoint_answers_as_google_does(http: httpx.AsyncClient, account: dict[str, Any]) -> None:
+async def test_the_token_endpoint_responds_as_google_does(http: httpx.AsyncClient, account: dict[str, Any]) -> None:
     response = await ask_token(http, account)
 
     assert response.status_code == 200
@@ -100,13 +100,13 @@ async def test_an_assertion_signed_with_another_key_is_refused(
     assert response.json() == {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
 
 
-async def test_another_grant_is_unsupported(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_another_grant_type_is_unsupported(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     response = await http.post(f"{sandbox.fcm_url}/token", data={"grant_type": "password"})
 
     assert (response.status_code, response.json()["error"]) == (400, "unsupported_grant_type")
 
 
-async def test_without_credentials_any_wellformed_assertion_will_do(
+async def test_without_credentials_any_wellformed_assertion_is_accepted(
     sandbox: RunningSandbox, http: httpx.AsyncClient
 ) -> None:
     anyone = ServiceAccount.generate(PROJECT, f"{sandbox.fcm_url}/token")
@@ -140,7 +140,9 @@ async def test_an_expired_bearer_is_unauthenticated(http: httpx.AsyncClient, tmp
     assert response.status_code == 401
 
 
-async def test_a_bearer_outlives_a_restart_with_the_same_credentials(http: httpx.AsyncClient, tmp_path: Path) -> None:
+async def test_a_bearer_token_stays_valid_after_a_restart_with_the_same_credentials(
+    http: httpx.AsyncClient, tmp_path: Path
+) -> None:
     file = tmp_path / "account.json"
     async with running_sandbox() as sandbox:
         sandbox.write_service_account(file, PROJECT)
@@ -170,7 +172,7 @@ async def test_another_project_is_denied(fcm: httpx.AsyncClient) -> None:
         b'{"message": {"token": "a", "data": {"id": 7}}}',
     ],
 )
-async def test_a_wrong_message_is_an_invalid_argument(
+async def test_an_invalid_message_is_an_invalid_argument(
     sandbox: RunningSandbox, fcm: httpx.AsyncClient, body: bytes
 ) -> None:
     response = await fcm.post(PATH, content=body)
@@ -192,7 +194,7 @@ async def test_a_wrong_message_is_an_invalid_argument(
         ({}, '{"token": "device-1"}'),
     ],
 )
-async def test_the_key_is_the_best_identity_on_offer(
+async def test_the_key_is_the_most_specific_id(
     sandbox: RunningSandbox, fcm: httpx.AsyncClient, message: dict[str, Any], key: str
 ) -> None:
     await fcm.post(PATH, json={"message": {"token": "device-1", **message}})

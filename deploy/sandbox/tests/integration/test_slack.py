@@ -8,7 +8,7 @@ from tablebell_sandbox.channel import Channel
 from tablebell_sandbox.testing import RunningSandbox
 
 
-async def test_a_post_is_answered_with_ok(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_a_post_gets_ok(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     payload = {
         "text": "Prenotazione 12 rifiutata",
         "blocks": [{"type": "header", "text": {"type": "plain_text", "text": "Rifiutata"}}],
@@ -23,7 +23,7 @@ async def test_a_post_is_answered_with_ok(sandbox: RunningSandbox, http: httpx.A
     assert (message.key, message.raw) == ("42", payload)
 
 
-async def test_blocks_alone_are_read_for_their_text(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_the_text_of_blocks_is_shown(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     blocks = [
         {"type": "section", "text": {"type": "mrkdwn", "text": "one"}, "fields": [{"type": "mrkdwn", "text": "two"}]},
         {"type": "context", "elements": [{"type": "mrkdwn", "text": "three"}]},
@@ -49,7 +49,7 @@ async def test_the_form_with_a_payload_field_works_too(sandbox: RunningSandbox, 
         (b"{}", "no_text"),
     ],
 )
-async def test_a_wrong_payload_is_a_400_in_slacks_words(
+async def test_an_invalid_payload_gets_slacks_400(
     sandbox: RunningSandbox, http: httpx.AsyncClient, body: bytes, word: str
 ) -> None:
     response = await http.post(sandbox.slack_url, content=body)

@@ -9,7 +9,7 @@ FORM = {"To": "+393331234567", "From": "+15005550006", "Body": "Nuova prenotazio
 LOGIN = ("AC123", "secret")
 
 
-async def test_a_text_is_queued_and_answered_as_twilio_does(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_a_text_is_accepted_with_twilios_response(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     response = await http.post(sandbox.sms_url + PATH, data=FORM, auth=LOGIN)
 
     assert response.status_code == 201
@@ -24,7 +24,7 @@ async def test_a_text_is_queued_and_answered_as_twilio_does(sandbox: RunningSand
     assert (message.message_id, message.raw) == (answer["sid"], FORM)
 
 
-async def test_a_messaging_service_may_stand_for_the_sender(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_a_messaging_service_may_replace_the_sender(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     form = {"To": FORM["To"], "MessagingServiceSid": "MG1", "Body": "ciao"}
     response = await http.post(sandbox.sms_url + PATH, data=form, auth=LOGIN)
 
@@ -89,28 +89,30 @@ async def test_each_request_is_another_message_whatever_its_headers(
     assert sandbox.count(Channel.SMS).accepted == 2
 
 
-async def test_the_senders_reference_tells_copies_apart(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_the_senders_reference_is_the_key(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     for value in ("a", "b", "a"):
         await http.post(sandbox.sms_url + PATH, data=FORM, auth=LOGIN, headers={"X-Channel-Send-Id": value})
 
     assert sandbox.keys(Channel.SMS) == ["a", "b", "a"]
 
 
-async def test_a_500_may_leave_a_message_behind(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_a_500_may_accept_the_message(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     await sandbox.set_faults(Channel.SMS, {"kind": "http", "status": 500, "accept": True})
     response = await http.post(sandbox.sms_url + PATH, data=FORM, auth=LOGIN)
 
     assert (response.status_code, sandbox.count(Channel.SMS).accepted) == (500, 1)
 
 
-async def test_without_a_header_number_and_words_are_the_key(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_without_a_reference_number_and_text_are_the_key(
+    sandbox: RunningSandbox, http: httpx.AsyncClient
+) -> None:
     for to in ("+393331234567", "+393337654321"):
         await http.post(sandbox.sms_url + PATH, data=FORM | {"To": to}, auth=LOGIN)
 
     assert len(set(sandbox.keys(Channel.SMS))) == 2
 
 
-async def test_another_path_is_not_found_in_twilios_words(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
+async def test_another_path_gets_twilios_404(sandbox: RunningSandbox, http: httpx.AsyncClient) -> None:
     response = await http.post(sandbox.sms_url + "/2010-04-01/Nothing.json", auth=LOGIN)
 
     assert (response.status_code, response.json()["code"]) == (404, 20404)

@@ -1,4 +1,4 @@
-"""TLS and login, as a client meets them."""
+"""TLS and login of the SMTP server."""
 
 import ssl
 from email.message import EmailMessage
@@ -51,7 +51,7 @@ async def test_starttls_is_offered_and_used(
     assert in_clear is None
 
 
-async def test_implicit_tls_speaks_tls_from_the_first_byte(
+async def test_implicit_tls_uses_tls_from_the_first_byte(
     certificate: Certificate, trusting: ssl.SSLContext, letter: EmailMessage
 ) -> None:
     async with running_sandbox(smtp_tls="implicit", **certificate) as sandbox:
@@ -61,7 +61,7 @@ async def test_implicit_tls_speaks_tls_from_the_first_byte(
 
 
 @pytest.mark.parametrize(("mode", "option"), [("starttls", "start_tls"), ("implicit", "use_tls")])
-async def test_a_client_that_does_not_trust_the_certificate_leaves(
+async def test_a_client_rejects_an_untrusted_certificate(
     certificate: Certificate, letter: EmailMessage, mode: str, option: str
 ) -> None:
     async with running_sandbox(smtp_tls=mode, **certificate) as sandbox:
@@ -89,7 +89,7 @@ async def test_drop_and_outage_work_over_tls(
         assert len(sandbox.messages()) == 1
 
 
-async def test_with_a_login_in_the_settings_nobody_sends_without_it(letter: EmailMessage) -> None:
+async def test_a_login_in_the_settings_is_required(letter: EmailMessage) -> None:
     async with running_sandbox(smtp_username="bell", smtp_password="secret") as sandbox:
         with pytest.raises(aiosmtplib.SMTPResponseException) as anonymous:
             await send(sandbox, letter, start_tls=False)

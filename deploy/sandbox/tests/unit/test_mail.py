@@ -15,7 +15,7 @@ def mail(raw: bytes) -> Mail:
         (b"Message-ID:\n <folded@b>\n", "<folded@b>"),
     ],
 )
-def test_the_key_is_the_message_id_however_it_is_written(headers: bytes, key: str) -> None:
+def test_the_key_is_the_message_id_in_any_spelling(headers: bytes, key: str) -> None:
     assert mail(headers + b"\nMessage-ID: <body@b>\n").key == key
 
 
@@ -28,7 +28,7 @@ def test_encoded_and_folded_headers_are_readable() -> None:
     assert description.subject == "Caffè perché"
 
 
-def test_without_a_from_header_the_envelope_names_the_sender() -> None:
+def test_without_a_from_header_the_sender_is_from_the_envelope() -> None:
     assert mail(b"Subject: x\n\nhi\n").describe().sender == "bounce@example.com"
 
 
@@ -54,5 +54,5 @@ def test_an_attachment_is_not_the_text() -> None:
         b"Content-Type: text/plain; charset=x-no\n\n\xe8",
     ],
 )
-def test_whatever_came_can_be_described(raw: bytes) -> None:
+def test_any_content_can_be_described(raw: bytes) -> None:
     assert mail(raw).describe().html is None

@@ -26,7 +26,7 @@ def test_an_empty_or_foreign_variable_is_ignored() -> None:
         ({"SANDBOX_SMS_TOKEN": "x"}, "belong together"),
     ],
 )
-def test_a_wrong_setting_is_named(environment: dict[str, str], complaint: str) -> None:
+def test_the_error_names_a_wrong_setting(environment: dict[str, str], complaint: str) -> None:
     with pytest.raises(InvalidSettings, match=complaint):
         Settings.from_environment(environment)
 

@@ -1,1 +1,1 @@
-"""Sends the rows of L2 by e-mail, SMS, push and Slack."""
+"""Sends the rows of L2 through their channels."""

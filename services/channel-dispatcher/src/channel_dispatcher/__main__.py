@@ -9,15 +9,16 @@ from functools import partial
 
 from channel_dispatcher import store
 from channel_dispatcher.breaker import Breaker, State
+from channel_dispatcher.disabled_channel import DisabledChannelSkipper
 from channel_dispatcher.dispatcher import Dispatcher
+from channel_dispatcher.failure_attribution import FailureAttribution
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, OVERDUE_SECONDS, ROWS, WITHDRAWN
+from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.purge import Purge
 from channel_dispatcher.recorder import Recorder
 from channel_dispatcher.settings import Loaded, load_all
-from channel_dispatcher.skipper import Skipper
-from channel_dispatcher.suspects import Suspects
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
@@ -52,23 +53,25 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         recorder = Recorder(pool, marks)
         dispatchers = [
             Dispatcher(
-                kind.channel,
-                await resources.enter_async_context(kind.open(own, settings.provider_timeout_seconds)),
+                spec.channel,
+                await resources.enter_async_context(spec.open(channel_settings, settings.provider_timeout_seconds)),
                 pool=pool,
                 recorder=recorder,
-                breaker=Breaker(time.monotonic),
-                suspects=Suspects(),
-                limits=own.limits,
+                health=ProviderHealth(
+                    spec.channel, Breaker(time.monotonic), FailureAttribution(), shared_address=spec.shared_address
+                ),
+                limits=channel_settings.limits,
                 policy=policy,
                 wakeup=listener.subscribe(Level.CHANNEL_SEND),
                 lease=lease,
                 batch_size=settings.batch_size,
                 stop=stop,
-                shared_address=kind.shared_address,
             )
-            for kind, own in loaded.channels
+            for spec, channel_settings in loaded.channels
         ]
-        skippers = [(Skipper(channel, pool), listener.subscribe(Level.CHANNEL_SEND)) for channel in loaded.off]
+        skippers = [
+            (DisabledChannelSkipper(channel, pool), listener.subscribe(Level.CHANNEL_SEND)) for channel in loaded.off
+        ]
         health = Health(stop, {"postgres": partial(check, pool)})
         app = health_app(SERVICE, health, partial(refresh_gauges, pool, OutboxTable(Level.CHANNEL_SEND), dispatchers))
 
@@ -90,7 +93,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
             keeping.cancel()
             recorder.finish()
             await recording
-        # What was claimed and not tried is free again: the other replicas need not wait for their poll.
+        # Claimed rows that were not tried are free again: wake the other replicas before their next poll.
         wakeup_sender.announce(Level.CHANNEL_SEND)
 
 

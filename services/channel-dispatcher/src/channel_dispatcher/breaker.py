@@ -1,11 +1,11 @@
-"""The circuit breaker of a channel: how many messages it may have in hand right now. Pure; the clock is handed in.
+"""The circuit breaker of a channel: limits how many messages may be in flight. Pure; the clock is an argument.
 
-CLOSED lets everything through. It opens when the provider could not be reached several times in a row, or when
-messages to several different targets failed in a row as in an outage. One target alone never opens it: the fault may be
-its own. OPEN lets nothing through, for a pause that doubles each time. Then HALF_OPEN lets one message through; if the
-provider answers, the channel closes and ramps up, doubling what it may have in hand every second, so that a provider
-that has just come back is not knocked over by the backlog. THROTTLED lets nothing through until the provider's own
-Retry-After is over.
+- CLOSED allows all messages. It opens after several consecutive failures to reach the provider, or after consecutive
+  failures of messages to several different recipients. One recipient alone never opens it: it may be the cause itself.
+- OPEN allows none, for a pause that doubles each time.
+- HALF_OPEN allows one. If the provider answers, the breaker closes and ramps up: the allowance doubles every second, so
+  that the backlog does not overload a provider that has just recovered.
+- THROTTLED allows none until the provider's Retry-After is over.
 """
 
 from collections.abc import Callable, Hashable
@@ -34,9 +34,9 @@ class Breaker:
         self._first_pause = first_pause
         self._longest_pause = longest_pause
         self._ramp_seconds = ramp_seconds
-        self._unreached = 0
-        self._failed: set[Hashable] = set()
-        self._throttles: set[Hashable] = set()
+        self._certain_failures = 0
+        self._failed_recipients: set[Hashable] = set()
+        self._throttled_recipients: set[Hashable] = set()
         self._pause = first_pause
         self._opened_until: float | None = None
         self._throttled_until: float | None = None
@@ -52,7 +52,7 @@ class Breaker:
         return State.CLOSED
 
     def allowance(self, full: int) -> int:
-        """How many messages may be in hand now, of `full` at best."""
+        """How many messages may be in flight now, at most `full`."""
         match self.state:
             case State.OPEN | State.THROTTLED:
                 return 0
@@ -63,56 +63,59 @@ class Breaker:
 
     @property
     def cool_down(self) -> float:
-        """For how many seconds from now nothing will be let through."""
+        """For how many seconds from now no message is allowed."""
         now = self._clock()
         return max(0.0, (self._opened_until or now) - now, (self._throttled_until or now) - now)
 
     @property
     def next_change(self) -> float | None:
-        """In how many seconds more will be let through, if time alone changes that."""
+        """In how many seconds the allowance rises, if time alone raises it."""
         if self.cool_down > 0:
             return self.cool_down
         return self._ramp_seconds if self._ramp_since is not None else None
 
-    def answered(self) -> bool:
-        """The provider was there, whatever it said. False when that tells nothing of now: it was asked before the
-        channel opened."""
+    def record_answer(self) -> bool:
+        """The provider answered, with success or not. False if the call began before the breaker opened, so that the
+        answer does not show that the provider works now."""
         if self.state is State.OPEN:
             return False
         if self.state is State.HALF_OPEN:
             self._opened_until = None
             self._ramp_since = self._clock()
-        self._unreached = 0
-        self._failed.clear()
-        self._throttles.clear()
+        self._certain_failures = 0
+        self._failed_recipients.clear()
+        self._throttled_recipients.clear()
         self._pause = self._first_pause
         return True
 
-    def unreachable(self, target: Hashable, *, certain: bool) -> bool:
-        """A message to this target failed as in an outage. `certain`: whatever the message was, it would have failed.
-        True when this has opened the channel."""
+    def record_failure(self, recipient: Hashable, *, certain: bool) -> bool:
+        """A message to this recipient failed as in an outage. `certain`: the message cannot be the cause. True if this
+        opened the breaker."""
         state = self.state
         if state is State.OPEN:
             return False
-        self._unreached += certain
-        self._failed.add(target)
-        if state is not State.HALF_OPEN and max(self._unreached, len(self._failed)) < self._failures_to_open:
+        self._certain_failures += certain
+        self._failed_recipients.add(recipient)
+        if (
+            state is not State.HALF_OPEN
+            and max(self._certain_failures, len(self._failed_recipients)) < self._failures_to_open
+        ):
             return False
         self._opened_until = self._clock() + self._pause
         self._pause = min(self._longest_pause, self._pause * 2)
         return True
 
-    def throttled(self, target: Hashable, seconds: float) -> bool:
-        """One target may have a limit of its own. Two of them in a row are about us: the whole channel waits. Returns
-        what `answered` returns."""
-        throttles = self._throttles | {target}
-        is_proof = self.answered()
-        self._throttles = throttles
-        if len(throttles) >= 2:
+    def record_throttle(self, recipient: Hashable, seconds: float) -> bool:
+        """One recipient may have a limit of its own; two in a row throttle the whole channel. Returns the value of
+        `record_answer`."""
+        throttled = self._throttled_recipients | {recipient}
+        works_now = self.record_answer()
+        self._throttled_recipients = throttled
+        if len(throttled) >= 2:
             until = self._clock() + seconds
             self._throttled_until = max(self._throttled_until or until, until)
             self._ramp_since = self._throttled_until
-        return is_proof
+        return works_now
 
     def _ramped(self, full: int) -> int:
         if self._ramp_since is None:

@@ -1,6 +1,6 @@
-"""Isolation of a row that breaks a claim: one statement claims many rows, so one bad row fails it for all.
+"""Isolates rows that make a claim fail: one statement claims many rows, so one bad row fails it for all.
 
-After such an error every due row is tried alone and rolled back. The rows that the database refuses are buried with the
+After such an error every due row is claimed alone and rolled back. Rows that the database rejects are buried with the
 reason, and the next claim succeeds.
 """
 
@@ -14,16 +14,16 @@ from tablebell.postgres import Connection, Pool
 
 log = structlog.get_logger(__name__)
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 
 
 async def bury_refused_rows(pool: Pool, channel: Channel, error: Exception) -> None:
-    """`error` is what the claim failed with. Raises an outage if no row turns out to be the cause."""
+    """`error` is the claim's exception. Raises an outage if no row is the cause."""
     raise_if_outage(error)
     outbox = OutboxTable(Level.CHANNEL_SEND)
     buried = 0
     async with pool.acquire() as connection:
-        for position in await outbox.find_due(connection, channel, limit=MOST_ROWS):
+        for position in await outbox.find_due(connection, channel, limit=MAX_ROWS):
             refusal = await _refusal(connection, position.id)
             if refusal is not None:
                 reason = f"the row could not be claimed: {describe(refusal)}"

@@ -1,4 +1,4 @@
-"""A row of L2 as it was claimed: everything that sending it takes, and the proof that it is ours. Pure."""
+"""A claimed row of L2, with everything that a send needs and the lease token. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from uuid import UUID
 class Delivery:
     id: int
     token: UUID
-    """The lease: whoever writes the row's outcome shows it."""
+    """The lease token: a row's outcome is written only if it still has this token."""
     attempt_id: int
     attempt: int
-    """Which try this is, from 1."""
+    """The number of this attempt, from 1."""
     user_type: str
     user_id: int
     recipient: str
@@ -24,26 +24,26 @@ class Delivery:
 
     @property
     def key(self) -> str:
-        """The same for every attempt at this row, and for no other row: what a provider may know duplicates by."""
+        """The idempotency key: the same for every attempt at this row, different for every other row."""
         return f"{self.id}-{self.created_at.timestamp():.6f}".replace(".", "")
 
 
-# A send that begins within this last part of its lease would hardly reach the provider before the lease ends.
+# No send starts in this last fraction of a lease: it might reach the provider after the lease has ended.
 LEASE_MARGIN = 0.1
 
 
 @dataclass(slots=True)
-class LeasedDelivery:
-    """A delivery in hand, and until when its lease is known to last, on this process's monotonic clock.
+class InFlightDelivery:
+    """A delivery that this process works on, with the end of its lease on this process's monotonic clock.
 
-    The database's clock decides when a lease ends, and this process may have been stopped since it last asked. The
-    lease counts from before the statement that took or renewed it was sent, so that the known end is never too late.
+    The database's clock decides when a lease ends. The local end counts from before the statement that took or extended
+    the lease was sent, so it is never too late.
     """
 
     delivery: Delivery
-    until: float
+    lease_until: float
 
 
-def lease_end(asked_at: float, lease: timedelta) -> float:
-    """Until when a send may begin under a lease that was asked for at `asked_at`."""
-    return asked_at + lease.total_seconds() * (1 - LEASE_MARGIN)
+def lease_end(leased_at: float, lease: timedelta) -> float:
+    """Until when a send may start; `leased_at` is the time just before the claim or the extension was sent."""
+    return leased_at + lease.total_seconds() * (1 - LEASE_MARGIN)

@@ -1,37 +1,32 @@
-"""One channel's worker: claim, send, hand the outcome to the recorder.
+"""One channel's worker: claims rows, sends them, and passes each outcome to the recorder.
 
-No database connection is held while a provider is asked, and no send waits for another: rows are claimed as room
-becomes free, and each is answered for by itself. Room is what the breaker and the limits leave.
-
-A send begins only while its lease is known to last: what a stalled process held belongs to others by then.
-
-Leases also end while the database is away, since nobody can renew them. A dispatcher takes over leases that have ended
-only after some time of uninterrupted contact with the database: the holders renew and record within a second.
+Invariants:
+- No database connection is held during a call to a provider, and no send waits for another. Rows are claimed as
+  capacity becomes free; the breaker and the limits determine the capacity.
+- A send starts only while its lease is known to last. After a stall the row may belong to another process.
 """
 
 import asyncio
-import math
 import time
-from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
-from typing import Protocol, assert_never
 
 import structlog
 
-from channel_dispatcher import store
-from channel_dispatcher.breaker import Breaker, State
-from channel_dispatcher.claim_isolation import bury_refused_rows
-from channel_dispatcher.delivery import Delivery, LeasedDelivery, lease_end
+from channel_dispatcher.attempt_record import build_record
+from channel_dispatcher.breaker import State
+from channel_dispatcher.channels.spec import Sender
+from channel_dispatcher.claimer import Claimer
+from channel_dispatcher.delivery import Delivery, InFlightDelivery, lease_end
 from channel_dispatcher.limits import Limits, RateLimiter
 from channel_dispatcher.metrics import IN_FLIGHT, OUTCOMES, PROVIDER_SECONDS
-from channel_dispatcher.outcome import NotTried, ProviderDown, RetryLater, SendOutcome, Sent, Throttled, Undeliverable
+from channel_dispatcher.outcome import NotTried, RetryLater, SendOutcome, Sent
+from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.recorder import RETRY_SECONDS, Recorder
-from channel_dispatcher.settlement import settle
-from channel_dispatcher.suspects import Finding, Suspects
+from channel_dispatcher.wakeup_timer import WakeupTimer
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outage import OUTAGES, describe
+from tablebell.outage import describe
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 from tablebell.retry import RetryPolicy
@@ -40,24 +35,11 @@ from tablebell.wakeups import Wakeup
 
 log = structlog.get_logger(__name__)
 
-# A pause begins when it is recorded, a moment after it was decided on: a wake-up before its end would find nothing.
-WAKE_MARGIN = 0.15
-WAKE_TICK = 0.1
-# How long a send takes is known as a moving average, of which one send is a twentieth.
-FIRST_GUESS = 0.1
-WEIGHT_OF_ONE = 0.05
-# Shares of the lease: how long a dispatcher is in contact with the database before it takes over what others let end,
-# and after which time without a claim it cannot know that there was no outage in between.
-TAKEOVER_SHARE = 1 / 6
-CONTACT_SHARE = 1 / 2
-# What concerns one row only. Outages are told once for all by the breaker, and what was sent is in the table.
-WORTH_TELLING = {"RETRY", "UNDELIVERABLE", "EXHAUSTED"}
-
-
-class Sender(Protocol):
-    """A channel: takes a message to its provider and says what became of it. Never raises for what a provider does."""
-
-    async def send(self, delivery: Delivery) -> SendOutcome: ...
+# The duration of a send is an exponential moving average, starting from a guess.
+INITIAL_SEND_SECONDS = 0.1
+SMOOTHING_FACTOR = 0.05
+# Results logged at info level. The breaker logs an outage once for all rows, and sent rows are in the table.
+INFO_RESULTS = {"RETRY", "UNDELIVERABLE", "EXHAUSTED"}
 
 
 class Dispatcher:
@@ -68,167 +50,107 @@ class Dispatcher:
         *,
         pool: Pool,
         recorder: Recorder,
-        breaker: Breaker,
-        suspects: Suspects,
+        health: ProviderHealth,
         limits: Limits,
         policy: RetryPolicy,
         wakeup: Wakeup,
         lease: timedelta,
         batch_size: int,
         stop: Stop,
-        shared_address: bool = False,
     ) -> None:
-        """`shared_address`: all messages go to one address, so that they are told apart by their rows."""
         self.channel = channel
-        self.breaker = breaker
+        self.breaker = health.breaker
         self._sender = sender
-        self._pool = pool
         self._recorder = recorder
+        self._health = health
         self._limits = limits
         self._policy = policy
         self._wakeup = wakeup
+        self._timer = WakeupTimer(wakeup)
+        self._claimer = Claimer(channel, pool, lease=lease, max_attempts=policy.max_attempts, timer=self._timer)
         self._lease = lease
         self._batch_size = batch_size
         self._stop = stop
-        self._suspects = suspects
-        self._shared_address = shared_address
+        self._rate_limiter = RateLimiter(limits.per_second, time.monotonic)
+        self._in_flight: dict[int, InFlightDelivery] = {}
+        self._queue: asyncio.Queue[Delivery] = asyncio.Queue()
         self._calls = 0
-        self._pace = RateLimiter(limits.per_second, time.monotonic)
-        self._in_hand: dict[int, LeasedDelivery] = {}
-        self._waiting: asyncio.Queue[Delivery] = asyncio.Queue()
-        self._after = 0
         self._more = False
-        self._send_seconds = FIRST_GUESS
+        self._send_seconds = INITIAL_SEND_SECONDS
         self._provider_seconds = PROVIDER_SECONDS.labels(channel)
-        self._wakes: set[int] = set()
-        # On the monotonic clock.
-        self._contact_at = -math.inf
-        self._contact_since = 0.0
         recorder.on_unblocked(channel, wakeup.now)
-        IN_FLIGHT.labels(channel).set_function(lambda: len(self._in_hand))
+        IN_FLIGHT.labels(channel).set_function(lambda: len(self._in_flight))
 
     async def run(self, poll_seconds: float) -> None:
-        """Until the stop; returns when everything in hand is answered for."""
+        """Runs until the stop; returns when every row in flight has an outcome."""
         async with asyncio.TaskGroup() as tasks:
             slots = [
-                tasks.create_task(self._send(), name=f"{self.channel}-{n}") for n in range(self._limits.concurrency)
+                tasks.create_task(self._run_slot(), name=f"{self.channel}-{n}") for n in range(self._limits.concurrency)
             ]
             await keep_running(f"dispatcher-{self.channel}", self.run_once, self._wakeup, poll_seconds, self._stop)
-            await self._waiting.join()
+            await self._queue.join()
             for slot in slots:
                 slot.cancel()
 
     async def run_once(self) -> bool:
-        """Claim what there is room for and start to send it. True when there is room for more, and more to do."""
-        room = self._room()
-        if room <= 0:
-            self._more = True  # for all we know: whoever makes room looks
+        """Claims rows for the free capacity and queues them. True if there is more of both."""
+        capacity = self._free_capacity()
+        if capacity <= 0:
+            self._more = True  # assumed: the slot that frees capacity starts another claim
             return False
         if self._recorder.interrupted:
-            # Rows whose result waits to be written may look abandoned by now: they must not be claimed again.
-            self._wake_in(RETRY_SECONDS)
+            # Rows with unwritten results may have expired leases by now: do not claim them again.
+            self._timer.wake_in(RETRY_SECONDS)
             return False
-        asked_at = time.monotonic()
-        claim = await self._claim(min(room, self._batch_size), asked_at)
-        self._after, self._more = claim.reached, claim.more
-        for outcome, count in claim.settled.items():
+        claimed_at = time.monotonic()
+        claim = await self._claimer.claim(min(capacity, self._batch_size), claimed_at)
+        self._more = claim.more
+        for outcome, count in claim.finished.items():
             OUTCOMES.labels(self.channel, outcome.lower()).inc(count)
         for delivery in claim.deliveries:
-            self._in_hand[delivery.attempt_id] = LeasedDelivery(delivery, lease_end(asked_at, self._lease))
-            self._waiting.put_nowait(delivery)
-        return self._more and self._room() > 0
+            self._in_flight[delivery.attempt_id] = InFlightDelivery(delivery, lease_end(claimed_at, self._lease))
+            self._queue.put_nowait(delivery)
+        return self._more and self._free_capacity() > 0
 
     @property
     def in_flight(self) -> Collection[Delivery]:
-        return [held.delivery for held in self._in_hand.values()]
+        return [each.delivery for each in self._in_flight.values()]
 
-    def renewed(self, asked: Iterable[Delivery], ours: Collection[int], until: float) -> None:
-        """The leases of `ours` (ids) last longer; those of the others have passed on, and what has not been sent yet
-        will not be."""
-        for delivery in asked:
-            held = self._in_hand.get(delivery.attempt_id)
-            if held is not None and delivery.id in ours:
-                held.until = until
-            elif held is not None:
-                del self._in_hand[delivery.attempt_id]
+    def on_leases_extended(self, deliveries: Iterable[Delivery], extended: Collection[int], lease_until: float) -> None:
+        """Sets the new end of the `extended` leases (row ids). The other leases are lost: their rows are not sent."""
+        for delivery in deliveries:
+            mine = self._in_flight.get(delivery.attempt_id)
+            if mine is not None and delivery.id in extended:
+                mine.lease_until = lease_until
+            elif mine is not None:
+                del self._in_flight[delivery.attempt_id]
 
-    async def _claim(self, limit: int, asked_at: float) -> store.Claim:
-        try:
-            claim = await store.claim_fair(
-                self._pool,
-                self.channel,
-                limit=limit,
-                lease=self._lease,
-                after=self._after,
-                max_attempts=self._policy.max_attempts,
-                takes_over=self._takes_over(asked_at),
-            )
-        except OUTAGES:
-            self._contact_at = -math.inf
-            raise
-        except Exception as error:
-            log.exception("claim_failed", channel=self.channel)
-            await bury_refused_rows(self._pool, self.channel, error)
-            return store.Claim([], Counter(), self._after, more=True)
-        self._contact_at = asked_at
-        return claim
-
-    def _takes_over(self, now: float) -> bool:
-        lease = self._lease.total_seconds()
-        if now - self._contact_at > lease * CONTACT_SHARE:
-            self._contact_since = now
-        left = self._contact_since + lease * TAKEOVER_SHARE - now
-        if left > 0:
-            self._wake_in(left)
-        return left <= 0
-
-    def _room(self) -> int:
-        """Nothing while much is in hand, so that claims are few and large; a row when only one is allowed."""
+    def _free_capacity(self) -> int:
+        """How many rows to claim. 0 until a third of the window is free, so that claims are few and large."""
         allowance = self.breaker.allowance(self._limits.concurrency)
         window = self._limits.window(allowance, self._send_seconds)
-        held = len(self._in_hand)
-        if window == 0 and (change := self.breaker.next_change) is not None:
-            self._wake_in(change)
-        return 0 if held > 2 * window // 3 else window - held
+        in_flight = len(self._in_flight)
+        if window == 0 and (seconds := self.breaker.next_change) is not None:
+            self._timer.wake_in(seconds)
+        return 0 if in_flight > 2 * window // 3 else window - in_flight
 
-    async def _send(self) -> None:
-        """One of the channel's slots: one send after the other."""
+    async def _run_slot(self) -> None:
+        """One of the channel's concurrent slots: sends one row after another."""
         while True:
-            delivery = await self._waiting.get()
-            await self._pace.turn()
-            if (held := self._in_hand.get(delivery.attempt_id)) is not None:
+            delivery = await self._queue.get()
+            await self._rate_limiter.acquire()
+            if (mine := self._in_flight.get(delivery.attempt_id)) is not None:
                 with spanned(f"send {self.channel}", delivery.headers, SpanKind.CLIENT):
-                    self._settle(delivery, await self._attempt(held))
-            self._waiting.task_done()
-            if self._more and self._room() > 0:
+                    self._finish(delivery, await self._attempt(mine))
+            self._queue.task_done()
+            if self._more and self._free_capacity() > 0:
                 self._wakeup.now()
 
-    def _settle(self, delivery: Delivery, outcome: SendOutcome) -> None:
-        outcome = self._judge(delivery, outcome)
-        cool_down = timedelta(seconds=self.breaker.cool_down)
-        settlement = settle(delivery, outcome, self._policy, cool_down, self._suspects.hold_back(delivery.id))
-        self._in_hand.pop(delivery.attempt_id, None)
-        self._recorder.add(self.channel, settlement)
-        annotate(failed=not isinstance(outcome, Sent), result=settlement.result, attempt=delivery.attempt)
-        if settlement.pause:
-            self._wake_in(settlement.pause.total_seconds())
-        alone = settlement.result == "DOWN" and self.breaker.state is State.CLOSED
-        tell = log.info if alone or settlement.result in WORTH_TELLING else log.debug
-        tell(
-            "delivery_settled",
-            channel=self.channel,
-            channel_send_id=delivery.id,
-            correlation_id=delivery.headers.get("correlation_id"),
-            attempt=delivery.attempt,
-            result=settlement.result,
-            error=settlement.error,
-        )
-
-    async def _attempt(self, held: LeasedDelivery) -> SendOutcome:
-        delivery = held.delivery
+    async def _attempt(self, mine: InFlightDelivery) -> SendOutcome:
+        delivery = mine.delivery
         if self._stop.requested:
             return NotTried("the service is stopping")
-        if time.monotonic() >= held.until:
+        if time.monotonic() >= mine.lease_until:
             return NotTried("its lease has ended")
         state = self.breaker.state
         if state in (State.OPEN, State.THROTTLED):
@@ -249,49 +171,28 @@ class Dispatcher:
         finally:
             self._calls -= 1
             seconds = time.monotonic() - started
-            self._send_seconds += (seconds - self._send_seconds) * WEIGHT_OF_ONE
+            self._send_seconds += (seconds - self._send_seconds) * SMOOTHING_FACTOR
             self._provider_seconds.observe(seconds)
 
-    def _judge(self, delivery: Delivery, outcome: SendOutcome) -> SendOutcome:
-        """Tells the breaker. Returns the outcome; of a failure that is the row's own, one that costs an attempt."""
-        match outcome:
-            case Sent() | RetryLater(answered=True) | Undeliverable(answered=True):
-                self._suspects.answered(delivery.id, is_proof=self.breaker.answered())
-            case Throttled(reason, after):
-                is_proof = self.breaker.throttled(self._target(delivery), after.total_seconds())
-                self._suspects.answered(delivery.id, is_proof=is_proof)
-                log.warning("provider_throttles", channel=self.channel, error=reason, seconds=after.total_seconds())
-            case ProviderDown():
-                return self._blame(delivery, outcome)
-            case RetryLater() | Undeliverable() | NotTried():
-                pass  # the provider was not asked
-            case _:
-                assert_never(outcome)
-        return outcome
-
-    def _blame(self, delivery: Delivery, outcome: ProviderDown) -> SendOutcome:
-        finding = self._suspects.failed(delivery.id, certain=outcome.certain)
-        is_evidence = finding is Finding.EVIDENCE
-        if is_evidence and self.breaker.unreachable(self._target(delivery), certain=outcome.certain):
-            self._wake_in(self.breaker.cool_down)
-            tell = log.critical if outcome.needs_operator else log.error
-            event = "provider_refuses_us" if outcome.needs_operator else "provider_down"
-            tell(event, channel=self.channel, error=outcome.reason, probe_in=self.breaker.cool_down)
-        if self.breaker.state is State.OPEN:
-            self._suspects.outage()  # also of what was in flight when it opened
-        return RetryLater(outcome.reason, outcome.after, answered=False) if finding is Finding.OWN else outcome
-
-    def _target(self, delivery: Delivery) -> Hashable:
-        return delivery.id if self._shared_address else delivery.recipient
-
-    def _wake_in(self, seconds: float) -> None:
-        """One timer serves all that is due within the same tenth of a second."""
-        loop = asyncio.get_running_loop()
-        tick = math.ceil((loop.time() + seconds + WAKE_MARGIN) / WAKE_TICK)
-        if tick not in self._wakes:
-            self._wakes.add(tick)
-            loop.call_at(tick * WAKE_TICK, self._wake, tick)
-
-    def _wake(self, tick: int) -> None:
-        self._wakes.discard(tick)
-        self._wakeup.now()
+    def _finish(self, delivery: Delivery, outcome: SendOutcome) -> None:
+        outcome = self._health.assess(delivery, outcome)
+        cool_down = timedelta(seconds=self.breaker.cool_down)
+        extra_delay = self._health.attribution.extra_delay(delivery.id)
+        record = build_record(delivery, outcome, self._policy, cool_down, extra_delay)
+        self._in_flight.pop(delivery.attempt_id, None)
+        self._recorder.add(self.channel, record)
+        annotate(failed=not isinstance(outcome, Sent), result=record.result, attempt=delivery.attempt)
+        for pause in (record.pause, cool_down):
+            if pause:
+                self._timer.wake_in(pause.total_seconds())
+        single_failure = record.result == "DOWN" and self.breaker.state is State.CLOSED
+        write = log.info if single_failure or record.result in INFO_RESULTS else log.debug
+        write(
+            "delivery_settled",
+            channel=self.channel,
+            channel_send_id=delivery.id,
+            correlation_id=delivery.headers.get("correlation_id"),
+            attempt=delivery.attempt,
+            result=record.result,
+            error=record.error,
+        )

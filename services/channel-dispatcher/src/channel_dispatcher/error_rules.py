@@ -1,7 +1,7 @@
-"""What a provider's answer means. Each channel has one table of rules, from codes to verdicts. Pure.
+"""Classifies a provider's error responses. Each channel has one table, from codes to error classes. Pure.
 
-A rule's key is a code ("429"), a class of codes ("5xx"), or a code with what it came with ("400 21211", "MAIL 5xx").
-The caller names the keys that describe an answer, the most telling first; the first one in the table decides.
+A key is a status code ("429"), a range ("5xx"), or a code with a detail ("400 21211", "MAIL 5xx"). The caller passes
+the keys that describe a response, the most specific first; the first one in the table decides.
 """
 
 from collections.abc import Mapping
@@ -17,12 +17,12 @@ LONGEST_RETRY_AFTER = timedelta(hours=1)
 
 
 class ErrorClass(Enum):
-    """What an answer is about: this message, this address, us, or the present moment."""
+    """What an error is about: this message, this address, our account, or a temporary condition."""
 
-    RETRY = auto()  # this message or address, for now; shows that the provider works
-    THROTTLED = auto()  # we are too fast
-    DEAD_ADDRESS = auto()  # this address, for good
-    REFUSED = auto()  # this message, for good, which says nothing of the address
+    RETRY = auto()  # this message or address, temporarily; shows that the provider works
+    THROTTLED = auto()  # we exceed a rate limit
+    DEAD_ADDRESS = auto()  # this address, permanently
+    REFUSED = auto()  # this message, permanently; the address may be valid
     DOWN = auto()  # an outage, unless other messages get through
     MISCONFIGURED = auto()  # our credentials or settings, unless other messages get through
 
@@ -31,13 +31,13 @@ class Rules:
     def __init__(self, table: Mapping[str, ErrorClass]) -> None:
         self._table = table
 
-    def judge(self, *keys: str, reason: str, after: timedelta | None = None, certain: bool = False) -> SendOutcome:
-        """An answer that no rule knows is tried again: what is final is said explicitly.
+    def classify(self, *keys: str, reason: str, after: timedelta | None = None, certain: bool = False) -> SendOutcome:
+        """A response without a rule is retried: permanent failures are listed explicitly.
 
-        `certain`: the provider had not been told of the message yet.
+        `certain`: the provider had received nothing of the message yet.
         """
-        verdict = next((self._table[key] for key in keys if key in self._table), ErrorClass.RETRY)
-        match verdict:
+        error_class = next((self._table[key] for key in keys if key in self._table), ErrorClass.RETRY)
+        match error_class:
             case ErrorClass.RETRY:
                 return RetryLater(reason, after)
             case ErrorClass.THROTTLED:
@@ -51,7 +51,7 @@ class Rules:
             case ErrorClass.MISCONFIGURED:
                 return ProviderDown(reason, needs_operator=True, certain=certain, after=after)
             case _:
-                assert_never(verdict)
+                assert_never(error_class)
 
 
 def code_class(code: int) -> str:
@@ -60,11 +60,11 @@ def code_class(code: int) -> str:
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> timedelta | None:
-    """Retry-After as HTTP has it: seconds or a date. None when there is none that makes sense."""
+    """HTTP's Retry-After: seconds or a date. None if it is missing or invalid."""
     if value is None:
         return None
     try:
-        wish = timedelta(seconds=int(value))
+        delay = timedelta(seconds=int(value))
     except (ValueError, OverflowError):
         try:
             moment = parsedate_to_datetime(value)
@@ -72,5 +72,5 @@ def parse_retry_after(value: str | None, now: datetime | None = None) -> timedel
             return None
         # A date without a zone means UTC in HTTP.
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        wish = moment - (now or datetime.now(UTC))
-    return min(max(wish, timedelta(0)), LONGEST_RETRY_AFTER)
+        delay = moment - (now or datetime.now(UTC))
+    return min(max(delay, timedelta(0)), LONGEST_RETRY_AFTER)

@@ -1,7 +1,7 @@
-"""Renews the leases of what is in hand, so that a slow provider's message is not sent by somebody else as well.
+"""Extends the leases of rows in flight, so that no other process sends the message of a slow provider again.
 
-Results that wait in the recorder need their leases, too: until they are written, their rows look as if nobody had sent
-them. After an outage of the database the leases are renewed at once.
+Results that wait in the recorder keep their leases too: until they are written, their rows look unsent. After an outage
+of the database the leases are extended at once.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class LeaseKeeper:
         self._lease = lease
 
     async def run(self) -> None:
-        """Until it is cancelled: leases are needed for as long as anything is in hand, a stop or not."""
+        """Runs until cancelled: rows in flight need their leases during a stop, too."""
         pause = self._lease.total_seconds() / 3
         while True:
             await asyncio.sleep(pause)
@@ -42,10 +42,10 @@ class LeaseKeeper:
 
     async def run_once(self) -> None:
         in_flight = [delivery for each in self._dispatchers for delivery in each.in_flight]
-        held = sorted([*in_flight, *self._recorder.unrecorded], key=lambda delivery: delivery.id)
-        if not held:
+        leased = sorted([*in_flight, *self._recorder.unrecorded], key=lambda delivery: delivery.id)
+        if not leased:
             return
-        asked_at = time.monotonic()
-        ours = await store.extend_if_leased(self._pool, held, self._lease)
+        extended_at = time.monotonic()
+        extended = await store.extend_if_leased(self._pool, leased, self._lease)
         for dispatcher in self._dispatchers:
-            dispatcher.renewed(in_flight, ours, lease_end(asked_at, self._lease))
+            dispatcher.on_leases_extended(in_flight, extended, lease_end(extended_at, self._lease))

@@ -1,9 +1,8 @@
 """Limits how many addresses of a channel are marked as undeliverable within a window.
 
-One dead mailbox is about its address. When a noticeable share of a channel's addresses dies within minutes, the cause
-is a provider or our settings, and marks would silence people for weeks. Marks beyond the limit are written without
-effect (`silences = false`): they count against the window, so that the limit holds as long as the cause lasts, and an
-operator sees them.
+If a large share of a channel's addresses fails within minutes, the cause is the provider or our settings, and marks
+would stop messages to those people for weeks. Marks beyond the limit are written without effect (`silences = false`).
+They still count towards the window, so that the limit holds while the cause lasts, and an operator can see them.
 """
 
 import time
@@ -14,17 +13,17 @@ from datetime import timedelta
 import structlog
 
 from channel_dispatcher import store
-from channel_dispatcher.settlement import Settlement
+from channel_dispatcher.attempt_record import AttemptRecord
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 
 log = structlog.get_logger(__name__)
 
-COUNT_AGAIN_SECONDS = 600.0
+CACHE_SECONDS = 600.0
 
 
 class MarkLimit:
-    """At most `share` of a channel's addresses may be marked within `window`, but `least` in any case."""
+    """Per `window`, at most `share` of a channel's addresses or `least` are marked, whichever is more."""
 
     def __init__(self, pool: Pool, *, share: float, window: timedelta, least: int) -> None:
         self._pool = pool
@@ -33,12 +32,12 @@ class MarkLimit:
         self._least = least
         self._addresses: dict[Channel, tuple[float, int]] = {}
 
-    async def withheld(self, batch: Sequence[tuple[Channel, Settlement]]) -> set[int]:
-        """The ids of the rows in this batch whose marks must not silence anybody."""
+    async def withheld(self, batch: Sequence[tuple[Channel, AttemptRecord]]) -> set[int]:
+        """The ids of the rows in this batch whose marks must have no effect."""
         dead: dict[Channel, list[int]] = defaultdict(list)
-        for channel, settlement in batch:
-            if settlement.address_is_dead:
-                dead[channel].append(settlement.delivery.id)
+        for channel, record in batch:
+            if record.address_is_dead:
+                dead[channel].append(record.delivery.id)
         withheld: set[int] = set()
         for channel, ids in dead.items():
             limit = max(self._least, int(self._share * await self._count_addresses(channel)))
@@ -50,10 +49,10 @@ class MarkLimit:
         return withheld
 
     async def _count_addresses(self, channel: Channel) -> int:
-        """Counted now and then: the number changes slowly, and counting reads all people."""
+        """Cached: the number changes slowly, and counting reads all people."""
         now = time.monotonic()
-        counted_at, count = self._addresses.get(channel, (-COUNT_AGAIN_SECONDS, 0))
-        if now - counted_at >= COUNT_AGAIN_SECONDS:
+        counted_at, count = self._addresses.get(channel, (-CACHE_SECONDS, 0))
+        if now - counted_at >= CACHE_SECONDS:
             count = await store.count_addresses(self._pool, channel)
             self._addresses[channel] = now, count
         return count

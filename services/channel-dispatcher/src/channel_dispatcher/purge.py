@@ -1,6 +1,6 @@
-"""Deletes what has long been done, in small bites; the attempts go with their rows. The dead stay for an operator.
+"""Deletes finished rows after the retention, in batches, together with their attempts. Dead rows stay for an operator.
 
-Marks of undeliverable addresses expire: an address that was dead once is worth another try after some months.
+Marks of undeliverable addresses expire too: the address may be valid again after some months.
 """
 
 from datetime import timedelta
@@ -11,8 +11,8 @@ from tablebell.outbox import Level, OutboxTable
 from tablebell.postgres import Pool
 from tablebell.purging import keep_purging
 
-BITE = 1000
-EVERY_SECONDS = 600.0
+BATCH_SIZE = 1000
+INTERVAL_SECONDS = 600.0
 
 
 class Purge:
@@ -23,9 +23,9 @@ class Purge:
         self._outbox = OutboxTable(Level.CHANNEL_SEND)
 
     async def run(self, stop: Stop) -> None:
-        await keep_purging("retention", self.run_once, EVERY_SECONDS, stop)
+        await keep_purging("retention", self.run_once, INTERVAL_SECONDS, stop)
 
     async def run_once(self) -> bool:
         async with self._pool.acquire() as connection:
             await store.purge_marks(connection, self._marks_older_than)
-            return await self._outbox.purge(connection, older_than=self._older_than, limit=BITE) == BITE
+            return await self._outbox.purge(connection, older_than=self._older_than, limit=BATCH_SIZE) == BATCH_SIZE

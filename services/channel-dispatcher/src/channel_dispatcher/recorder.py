@@ -1,12 +1,12 @@
-"""Writes down what became of the attempts, many at once.
+"""Writes the results of attempts in batches.
 
-Writing is the dearest part of sending, and a batch costs hardly more than a row: what is finished within a few
-milliseconds goes out in one statement. While the database is away the results wait here (`interrupted`), and nothing
-new is claimed until they are written. A row is recorded under its token, even if its lease has ended meanwhile: as long
-as nobody else has claimed it, the token is still the row's own.
+Writing is the most expensive part of sending, and a batch costs little more than a row: results that arrive within a
+few milliseconds share one statement. While the database is down, results wait in memory (`interrupted`), and nothing
+new is claimed until they are written. A result is written only if the row still has its lease token. The token stays
+valid after the lease has ended, until another process claims the row.
 
-If the database refuses the statement because of a row, the rows are written one by one, and the row that is refused
-alone is buried with the reason.
+If a row makes the database reject the statement, the rows are written one by one. A row that is rejected alone is
+buried with the reason.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ from datetime import timedelta
 import structlog
 
 from channel_dispatcher import store
+from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.metrics import MARKS, OUTCOMES
-from channel_dispatcher.settlement import Settlement
 from tablebell.outage import OUTAGES, describe, raise_if_outage
 from tablebell.outbox import Failure, Level, OutboxTable, bury_alone
 from tablebell.people import Channel
@@ -34,76 +34,78 @@ RETRY_SECONDS = 0.2
 LARGEST_BATCH = 500
 NO_PAUSE = timedelta(0)
 
+ChannelRecord = tuple[Channel, AttemptRecord]
+
 
 class Recorder:
     def __init__(self, pool: Pool, marks: MarkLimit) -> None:
         self._pool = pool
         self._marks = marks
         self._outbox = OutboxTable(Level.CHANNEL_SEND)
-        self._waiting: list[tuple[Channel, Settlement]] = []
-        self._writing: Sequence[tuple[Channel, Settlement]] = ()
-        self._wake: dict[Channel, Callable[[], None]] = {}
+        self._queue: list[ChannelRecord] = []
+        self._writing: Sequence[ChannelRecord] = ()
+        self._wakeups: dict[Channel, Callable[[], None]] = {}
         self._arrived = asyncio.Event()
         self._finishing = asyncio.Event()
         self.interrupted = False
 
     def on_unblocked(self, channel: Channel, wake: Callable[[], None]) -> None:
-        """Call `wake` when a recorded outcome lets a row of this channel go on that waited for it."""
-        self._wake[channel] = wake
+        """Registers `wake`, which is called when a recorded result unblocks a later row of this channel."""
+        self._wakeups[channel] = wake
 
     @property
     def unrecorded(self) -> list[Delivery]:
-        """Deliveries whose result is not written yet."""
-        return [settlement.delivery for _, settlement in (*self._writing, *self._waiting)]
+        """Deliveries with a result that is not written yet."""
+        return [record.delivery for _, record in (*self._writing, *self._queue)]
 
-    def add(self, channel: Channel, settlement: Settlement) -> None:
-        self._waiting.append((channel, settlement))
+    def add(self, channel: Channel, record: AttemptRecord) -> None:
+        self._queue.append((channel, record))
         self._arrived.set()
 
     def finish(self) -> None:
-        """Nothing more will be added: `run` ends when everything is written."""
+        """No more records follow: `run` ends when all are written."""
         self._finishing.set()
         self._arrived.set()
 
     async def run(self) -> None:
-        while self._waiting or not self._finishing.is_set():
+        while self._queue or not self._finishing.is_set():
             await self._arrived.wait()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_SECONDS):
                     await self._finishing.wait()
             if not self._finishing.is_set():
                 self._arrived.clear()
-            while self._waiting:
-                # In one order everywhere, so that two writers wait for each other rather than for ever.
-                self._writing = sorted(self._waiting[:LARGEST_BATCH], key=lambda each: each[1].delivery.id)
-                del self._waiting[:LARGEST_BATCH]
+            while self._queue:
+                # Sorted by id: concurrent writers lock rows in the same order, so they cannot deadlock.
+                self._writing = sorted(self._queue[:LARGEST_BATCH], key=lambda each: each[1].delivery.id)
+                del self._queue[:LARGEST_BATCH]
                 await self._write(self._writing)
                 self._writing = ()
 
-    async def _write(self, batch: Sequence[tuple[Channel, Settlement]]) -> None:
+    async def _write(self, batch: Sequence[ChannelRecord]) -> None:
         withheld, results = await self._record(batch)
-        told: Counter[tuple[str, str]] = Counter()
-        for channel, settlement in batch:
-            recorded = results.get(settlement.delivery.id)
+        counts: Counter[tuple[str, str]] = Counter()
+        for channel, record in batch:
+            recorded = results.get(record.delivery.id)
             if recorded is None:
-                row_id = settlement.delivery.id
-                log.warning("lease_lost", channel=channel, channel_send_id=row_id, result=settlement.result)
-            told[channel, (recorded.result if recorded else "lost").lower()] += 1
-            if settlement.address_is_dead:
-                effect = "withheld" if settlement.delivery.id in withheld else "silences"
+                row_id = record.delivery.id
+                log.warning("lease_lost", channel=channel, channel_send_id=row_id, result=record.result)
+            counts[channel, (recorded.result if recorded else "lost").lower()] += 1
+            if record.address_is_dead:
+                effect = "withheld" if record.delivery.id in withheld else "silences"
                 MARKS.labels(channel, effect).inc()
-            if recorded and recorded.unblocks and channel in self._wake:
-                self._wake[channel]()
-        for labels, count in told.items():
+            if recorded and recorded.unblocks and channel in self._wakeups:
+                self._wakeups[channel]()
+        for labels, count in counts.items():
             OUTCOMES.labels(*labels).inc(count)
 
-    async def _record(self, batch: Sequence[tuple[Channel, Settlement]]) -> tuple[set[int], dict[int, store.Recorded]]:
-        """The rows whose marks silence nobody, and what was recorded by id; rows whose lease was lost are missing."""
-        settlements = [settlement for _, settlement in batch]
+    async def _record(self, batch: Sequence[ChannelRecord]) -> tuple[set[int], dict[int, store.Recorded]]:
+        """The rows with withheld marks, and the recorded results by id; rows with a lost lease are missing."""
+        records = [record for _, record in batch]
         while True:
             try:
                 withheld = await self._marks.withheld(batch)
-                recorded = await self._record_or_isolate(settlements, withheld)
+                recorded = await self._record_or_isolate(records, withheld)
             except OUTAGES as outage:
                 self.interrupted = True
                 log.warning("record_interrupted", rows=len(batch), error=describe(outage))
@@ -113,23 +115,23 @@ class Recorder:
                 return withheld, recorded
 
     async def _record_or_isolate(
-        self, settlements: Sequence[Settlement], withheld: Collection[int]
+        self, records: Sequence[AttemptRecord], withheld: Collection[int]
     ) -> dict[int, store.Recorded]:
         try:
-            return await store.record_if_leased(self._pool, settlements, withheld)
+            return await store.record_if_leased(self._pool, records, withheld)
         except Exception as error:
             raise_if_outage(error)
-            log.exception("record_failed", rows=len(settlements))
-            if len(settlements) == 1:
-                return await self._bury(settlements[0], error)
+            log.exception("record_failed", rows=len(records))
+            if len(records) == 1:
+                return await self._bury(records[0], error)
         recorded: dict[int, store.Recorded] = {}
-        for settlement in settlements:
-            recorded |= await self._record_or_isolate([settlement], withheld)
+        for record in records:
+            recorded |= await self._record_or_isolate([record], withheld)
         return recorded
 
-    async def _bury(self, settlement: Settlement, error: Exception) -> dict[int, store.Recorded]:
-        """The reason says what became of the attempt: whoever requeues a row that was sent sends it twice."""
-        reason = f"could not be recorded as {settlement.result}: {describe(error)}"
-        failure = Failure(settlement.delivery.id, reason, NO_PAUSE)
-        buried = await bury_alone(self._outbox, self._pool, failure, token=settlement.delivery.token)
+    async def _bury(self, record: AttemptRecord, error: Exception) -> dict[int, store.Recorded]:
+        """The reason includes the result: requeueing a row that was sent sends it twice."""
+        reason = f"could not be recorded as {record.result}: {describe(error)}"
+        failure = Failure(record.delivery.id, reason, NO_PAUSE)
+        buried = await bury_alone(self._outbox, self._pool, failure, token=record.delivery.token)
         return {failure.id: store.Recorded("UNDELIVERABLE", unblocks=True)} if buried else {}

@@ -1,4 +1,4 @@
-"""What channel-dispatcher is told by its environment; each channel's module adds what is its own."""
+"""Settings from the environment. Each channel's module adds its own."""
 
 import os
 from collections.abc import Sequence
@@ -26,33 +26,33 @@ class Settings(ServiceSettings, DatabaseSettings, OutboxSettings):
     retry_pauses: Pauses = (5.0, 30.0, 120.0, 600.0)
     provider_timeout_seconds: Seconds = 15.0
     address_mark_days: Annotated[float, Field(gt=0)] = 90.0
-    """How long an address that a provider called dead is not tried."""
+    """How long an address that a provider reported as dead is skipped."""
     address_mark_share: Annotated[float, Field(gt=0, le=1)] = 0.02
-    """Of a channel's addresses: how many may be marked within the window. Beyond it marks silence nobody."""
+    """The share of a channel's addresses that may be marked within the window. Further marks have no effect."""
     address_mark_window_seconds: Seconds = 600.0
     address_mark_least: Annotated[int, Field(ge=1)] = 5
-    """So many may be marked within the window in any case: in a small installation one address is a large share."""
+    """The minimum for the limit: in a small installation one address is a large share."""
     channels_off: Annotated[frozenset[Channel], *CommaSeparated] = frozenset()
-    """Channels that this installation does not have. Their rows are finished as skipped."""
+    """Disabled channels. Their rows are finished as skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
     settings: Settings
     channels: Sequence[tuple[ChannelSpec, ChannelSettings]]
-    """Those that are on, each with its own settings."""
+    """The enabled channels, each with its settings."""
 
     @property
     def off(self) -> list[Channel]:
-        on = {kind.channel for kind, _ in self.channels}
+        on = {spec.channel for spec, _ in self.channels}
         return [channel for channel in DURABLE_CHANNELS if channel not in on]
 
 
 def load_all(service: str) -> Loaded:
-    """One message names everything that is wrong or missing, the channels' settings included."""
-    off = _split(os.environ.get("CHANNELS_OFF", ""))  # ahead of the rest: it decides what is to be read at all
-    on = [kind for kind in CHANNELS if kind.channel not in off]
-    bases: tuple[type[Settings | ChannelSettings], ...] = (Settings, *(kind.settings for kind in on))
+    """Raises one error that lists all wrong and missing settings, including those of the channels."""
+    off = _split(os.environ.get("CHANNELS_OFF", ""))  # read first: it decides which settings are required
+    on = [spec for spec in CHANNELS if spec.channel not in off]
+    bases: tuple[type[Settings | ChannelSettings], ...] = (Settings, *(spec.settings for spec in on))
     everything: type[Settings] = type("Settings", bases, {})
     settings = load(everything, service)
-    return Loaded(settings, [(kind, load(kind.settings, service)) for kind in on])
+    return Loaded(settings, [(spec, load(spec.settings, service)) for spec in on])

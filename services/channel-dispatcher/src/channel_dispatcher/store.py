@@ -6,34 +6,34 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
 
+from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
-from channel_dispatcher.settlement import Settlement
 from tablebell.postgres import Connection, Pool
 from tablebell.sqlfile import load_queries
 
 SQL = load_queries("channel_dispatcher", "sql", "queries.sql")
 
-# A round over more restaurants than this goes on with the next claim.
-MOST_VISITS = 300
+# A claim visits at most this many restaurants; the next claim continues the round.
+MAX_VISITS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     deliveries: Sequence[Delivery]
-    settled: Counter[str]
-    """What was finished instead of claimed, by outcome."""
-    reached: int
-    """The restaurant where the round stopped."""
+    finished: Counter[str]
+    """The number of rows finished instead of claimed, by outcome."""
+    last_restaurant: int
+    """Where the round stopped."""
     more: bool
-    """There may be more to claim at once."""
+    """There may be more rows to claim now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
     result: str
-    """What the row's result was in the end."""
+    """The result as recorded, which may differ from that of the attempt: WITHDRAWN, EXPIRED."""
     unblocks: bool
-    """A later row of the same person, reservation and channel can be claimed now."""
+    """A later row of the same person, reservation and channel waited for this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ async def claim_fair(
     lease: timedelta,
     after: int,
     max_attempts: int,
-    takes_over: bool = True,
+    take_over: bool = True,
 ) -> Claim:
-    """`takes_over`: also claim rows whose holder has let its lease end."""
+    """`take_over`: also claim rows with an expired lease."""
     token = uuid4()
-    head, *rows = await connection.fetch(
-        SQL["claim_fair"], channel, limit, token, lease, after, max_attempts, MOST_VISITS, takes_over
+    summary, *rows = await connection.fetch(
+        SQL["claim_fair"], channel, limit, token, lease, after, max_attempts, MAX_VISITS, take_over
     )
     deliveries = [
         Delivery(
@@ -73,10 +73,10 @@ async def claim_fair(
             created_at=row["created_at"],
         )
         for row in rows
-        if row["settled"] is None
+        if row["final_outcome"] is None
     ]
-    settled = Counter(row["settled"] for row in rows if row["settled"] is not None)
-    return Claim(deliveries, settled, head["reached"], head["more"])
+    finished = Counter(row["final_outcome"] for row in rows if row["final_outcome"] is not None)
+    return Claim(deliveries, finished, summary["last_restaurant"], summary["more"])
 
 
 async def try_claim(connection: Connection, row_id: int) -> None:
@@ -84,27 +84,27 @@ async def try_claim(connection: Connection, row_id: int) -> None:
 
 
 async def extend_if_leased(connection: Connection | Pool, deliveries: Sequence[Delivery], lease: timedelta) -> set[int]:
-    """The ids of those that are still ours."""
+    """Returns the ids of the rows that this process still leases."""
     ids, tokens = [each.id for each in deliveries], [each.token for each in deliveries]
     return {row["id"] for row in await connection.fetch(SQL["extend_if_leased"], ids, tokens, lease)}
 
 
 async def record_if_leased(
-    connection: Connection | Pool, settlements: Sequence[Settlement], withheld: Collection[int] = ()
+    connection: Connection | Pool, records: Sequence[AttemptRecord], withheld: Collection[int] = ()
 ) -> dict[int, Recorded]:
-    """By id; rows that were no longer ours are missing. The marks of `withheld` (ids) silence nobody."""
+    """Returns the results by id; rows with a lost lease are missing. Marks of `withheld` (row ids) have no effect."""
     rows = await connection.fetch(
         SQL["record_if_leased"],
-        [each.delivery.id for each in settlements],
-        [each.delivery.token for each in settlements],
-        [each.delivery.attempt_id for each in settlements],
-        [each.result for each in settlements],
-        [each.error for each in settlements],
-        [each.provider_message_id for each in settlements],
-        [each.pause for each in settlements],
-        [each.counts for each in settlements],
-        [each.address_is_dead for each in settlements],
-        [each.delivery.id not in withheld for each in settlements],
+        [each.delivery.id for each in records],
+        [each.delivery.token for each in records],
+        [each.delivery.attempt_id for each in records],
+        [each.result for each in records],
+        [each.error for each in records],
+        [each.provider_message_id for each in records],
+        [each.pause for each in records],
+        [each.counts for each in records],
+        [each.address_is_dead for each in records],
+        [each.delivery.id not in withheld for each in records],
     )
     return {row["id"]: Recorded(row["result"], row["unblocks"]) for row in rows}
 

@@ -1,4 +1,4 @@
-"""A rig per test: a database, the sandbox on free ports, and the dispatcher's own rights."""
+"""A harness per test: a database, the sandbox on free ports, and the dispatcher's own permissions."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Exim, a mail server that nobody here wrote: fetched as a Debian package, unpacked and run without installing it.
+"""Exim, an independent mail server: downloaded as a Debian package, unpacked and run without installing it.
 
 It takes mail for anybody from who has logged in over TLS, and keeps it in its spool, where the tests read it.
 """
@@ -20,7 +20,7 @@ import pytest
 
 from tablebell.testing import eventually, free_port
 
-# Exim, those of its libraries that a small system may lack, and what lets it find the user it expects to run as.
+# Exim, libraries that a small system may lack, and the package with the user that Exim runs as.
 PACKAGES = (
     "exim4-daemon-light",
     "libevent-2.1-7",
@@ -78,7 +78,7 @@ plain:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A mail, and what Exim noted about how it came."""
+    """A mail, with Exim's notes on its transport."""
 
     mail: EmailMessage
     notes: str
@@ -98,10 +98,10 @@ class Exim:
 
     @staticmethod
     def _read(notes: Path) -> Received:
-        """Exim keeps a mail as two files: its notes with the headers after a blank line, and its body."""
+        """Exim stores a mail as two files: notes and headers, separated by a blank line, and the body."""
         text = notes.read_bytes()
         about, _, headers = text.partition(b"\n\n")
-        # Each header is written behind its length and a flag: "032T To: …".
+        # Each header follows its length and a flag: "032T To: …".
         lines, rest = [], headers
         while len(rest) > 5 and rest[:3].isdigit():
             length = int(rest[:3])
@@ -116,7 +116,7 @@ class Exim:
 
 
 def find_exim(cache: Path) -> tuple[Path, dict[str, str]]:
-    """The program and the environment that it needs; the test is skipped where it cannot be had."""
+    """The program and its environment; the test is skipped if it is not available."""
     program = cache / "usr/sbin/exim4"
     if not program.exists():
         if not shutil.which("apt-get"):
@@ -127,7 +127,7 @@ def find_exim(cache: Path) -> tuple[Path, dict[str, str]]:
             pytest.skip(f"Exim cannot be fetched: {fetched.stderr.strip()[-200:]}")
         for package in sorted(cache.glob("*.deb")):
             subprocess.run(["dpkg", "-x", package, cache], check=True)
-        program.chmod(0o755)  # without its setuid bit, which would keep it from its libraries
+        program.chmod(0o755)  # without the setuid bit, which would disable LD_LIBRARY_PATH
     libraries = sorted({str(path.parent) for path in (cache / "usr/lib").rglob("*.so.*")})
     return program, {"LD_LIBRARY_PATH": ":".join(libraries), "LD_PRELOAD": "libnss_wrapper.so"}
 
@@ -136,7 +136,7 @@ def find_exim(cache: Path) -> tuple[Path, dict[str, str]]:
 async def running_exim(cache: Path, folder: Path, certificate: Path, key: Path) -> AsyncIterator[Exim]:
     program, environment = find_exim(cache)
     exim = Exim(folder, free_port(), free_port())
-    # Started by root, it gives up root's rights for those of its user; started by another, it stays as it is.
+    # Started by root, it switches to its own user; started by another user, it does not switch.
     user, group = (NOBODY, NOBODY) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     people, groups = folder / "passwd", folder / "group"
     people.write_text(f"root:x:0:0::/:/bin/sh\nDebian-exim:x:{user}:{group}::/:/bin/false\n")
@@ -175,7 +175,7 @@ async def running_exim(cache: Path, folder: Path, certificate: Path, key: Path) 
 
 
 def _let_through(folder: Path) -> None:
-    """pytest's folders are for their owner only; Exim has to pass through them."""
+    """Makes pytest's folders, which only their owner can enter, accessible for Exim."""
     for parent in folder.parents:
         if parent.stat().st_uid == os.geteuid() and parent.name.startswith("pytest-"):
             parent.chmod(0o711)

@@ -1,4 +1,4 @@
-"""Real dispatchers in the test's own process, with the rights of the service, against the sandbox."""
+"""Dispatchers in the test's own process, with the permissions of the service, against the sandbox."""
 
 import asyncio
 import time
@@ -19,10 +19,11 @@ from channel_dispatcher.channels.slack import SlackSettings
 from channel_dispatcher.channels.sms import SmsSettings
 from channel_dispatcher.channels.spec import ChannelSettings
 from channel_dispatcher.dispatcher import Dispatcher
+from channel_dispatcher.failure_attribution import FailureAttribution
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.marks import MarkLimit
+from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.recorder import Recorder
-from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
 from tablebell.outbox import Level
 from tablebell.people import Channel
@@ -56,7 +57,7 @@ class Harness:
         self._numbers = count(1)
 
     async def add(self, channel: Channel, rows: int = 1, **columns: Any) -> list[int]:
-        """Rows of L2, each of a notification and a person of its own."""
+        """Adds rows of L2, each with its own notification and person."""
         given = []
         for number in (next(self._numbers) for _ in range(rows)):
             row = {
@@ -102,27 +103,27 @@ class Harness:
         poll: float = 0.1,
         changes: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[dict[Channel, Dispatcher]]:
-        """A whole dispatcher but for its HTTP side; at the end it stops as it would at SIGTERM."""
+        """Runs a dispatcher without its HTTP server; at the end it stops as on SIGTERM."""
         stop, recorder = Stop(), self.recorder()
         async with AsyncExitStack() as resources:
             dispatchers = {}
-            for kind in CHANNELS:
-                if kind.channel in channels:
-                    settings = self.settings(kind.channel, **(changes or {}))
-                    dispatchers[kind.channel] = Dispatcher(
-                        kind.channel,
-                        await resources.enter_async_context(kind.open(settings, patience)),
+            for spec in CHANNELS:
+                if spec.channel in channels:
+                    settings = self.settings(spec.channel, **(changes or {}))
+                    breaker = Breaker(time.monotonic, first_pause=0.3, longest_pause=0.5, ramp_seconds=0.2)
+                    attribution = FailureAttribution(timedelta(seconds=0.3), timedelta(seconds=0.5))
+                    dispatchers[spec.channel] = Dispatcher(
+                        spec.channel,
+                        await resources.enter_async_context(spec.open(settings, patience)),
                         pool=self.service,
                         recorder=recorder,
-                        breaker=Breaker(time.monotonic, first_pause=0.3, longest_pause=0.5, ramp_seconds=0.2),
-                        suspects=Suspects(timedelta(seconds=0.3), timedelta(seconds=0.5)),
+                        health=ProviderHealth(spec.channel, breaker, attribution, shared_address=spec.shared_address),
                         limits=settings.limits,
                         policy=policy,
                         wakeup=Wakeup(),
                         lease=timedelta(seconds=lease),
                         batch_size=500,
                         stop=stop,
-                        shared_address=kind.shared_address,
                     )
             async with asyncio.TaskGroup() as tasks:
                 recording = tasks.create_task(recorder.run())
@@ -147,8 +148,8 @@ class Harness:
         query = "SELECT * FROM channel_send_attempt WHERE channel_send_id = $1 ORDER BY id"
         return await self.pool.fetch(query, row_id)
 
-    async def settled(self, *row_ids: int, within: float = 18.0) -> list[asyncpg.Record]:
-        """The rows, once all of them are finished."""
+    async def finished(self, *row_ids: int, within: float = 18.0) -> list[asyncpg.Record]:
+        """Waits until all rows are finished, and returns them."""
         query = "SELECT count(*) = 0 FROM notification_channel_send WHERE id = ANY ($1) AND is_sent IS NULL"
 
         async def done() -> bool:

@@ -1,4 +1,4 @@
-"""The dispatcher as an operator runs it: a process with settings from its environment."""
+"""The dispatcher as a process, with settings from its environment."""
 
 import asyncio
 import os

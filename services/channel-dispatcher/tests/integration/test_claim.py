@@ -1,4 +1,4 @@
-"""Claims go round the restaurants, stay on their indexes, and never share a row."""
+"""Claims are round-robin over the restaurants, use their indexes, and never share a row."""
 
 import asyncio
 from collections import Counter
@@ -28,7 +28,7 @@ async def restaurants(harness: Harness, deliveries: list[Delivery]) -> list[int]
     return [of[delivery.id] for delivery in deliveries]
 
 
-async def test_a_burst_of_one_restaurant_leaves_the_others_their_share(harness: Harness) -> None:
+async def test_a_burst_of_one_restaurant_does_not_reduce_the_share_of_others(harness: Harness) -> None:
     await harness.add(SMS, 500, restaurant_id=10)
     for restaurant in (11, 12):
         await harness.add(SMS, restaurant_id=restaurant)
@@ -37,21 +37,21 @@ async def test_a_burst_of_one_restaurant_leaves_the_others_their_share(harness: 
     assert claimed.more
 
 
-async def test_a_round_goes_on_where_the_last_one_stopped(harness: Harness) -> None:
+async def test_a_claim_continues_where_the_last_one_stopped(harness: Harness) -> None:
     for restaurant in range(1, 11):
         await harness.add(SMS, 5, restaurant_id=restaurant)
     after, seen = 0, []
     for _ in range(5):
         claimed = await claim(harness, 4, after)
-        after = claimed.reached
+        after = claimed.last_restaurant
         seen += await restaurants(harness, list(claimed.deliveries))
     assert Counter(seen) == dict.fromkeys(range(1, 11), 2)
 
 
-async def test_a_round_over_more_restaurants_than_it_may_visit_comes_to_all_of_them(
+async def test_a_round_over_more_restaurants_than_one_claim_visits_reaches_all(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOST_VISITS", 5)
+    monkeypatch.setattr(store, "MAX_VISITS", 5)
     for restaurant in range(1, 13):
         await harness.add(SMS, restaurant_id=restaurant)
     await harness.pool.execute(
@@ -60,12 +60,12 @@ async def test_a_round_over_more_restaurants_than_it_may_visit_comes_to_all_of_t
     after, seen = 0, []
     for _ in range(5):
         claimed = await claim(harness, 10, after)
-        after = claimed.reached
+        after = claimed.last_restaurant
         seen += await restaurants(harness, list(claimed.deliveries))
     assert seen == [12]
 
 
-async def test_claims_at_the_same_time_never_share_a_row_and_leave_none(harness: Harness) -> None:
+async def test_concurrent_claims_never_share_a_row_and_leave_none(harness: Harness) -> None:
     ids = [row for restaurant in range(1, 8) for row in await harness.add(SMS, 40, restaurant_id=restaurant)]
     claims = await asyncio.gather(*(claim(harness, 30, after) for after in range(8)))
     claimed = [delivery.id for each in claims for delivery in each.deliveries]
@@ -75,22 +75,22 @@ async def test_claims_at_the_same_time_never_share_a_row_and_leave_none(harness:
     assert sorted(claimed) == sorted(ids)
 
 
-async def test_a_claim_says_that_there_is_more_while_any_restaurants_rows_are_free(harness: Harness) -> None:
-    """Two dispatchers at a rate limit have room for one row each: what the first holds must not hide the rest."""
+async def test_more_is_true_while_any_restaurant_has_claimable_rows(harness: Harness) -> None:
+    """Two dispatchers with a rate limit claim one row each: the row of the first must not hide the rest."""
     for restaurant in range(1, 7):
         await harness.add(SMS, restaurant_id=restaurant)
     after, taken = 0, set[int]()
     for left in range(5, -1, -1):
         claimed = await claim(harness, 1, after=0 if left % 2 else after)
         taken |= {delivery.id for delivery in claimed.deliveries}
-        after = claimed.reached
+        after = claimed.last_restaurant
         assert (len(claimed.deliveries), claimed.more) == (1, True), f"{left} rows are left"
     assert len(taken) == 6
     last = await claim(harness, 1)
     assert (len(last.deliveries), last.more) == (0, False)
 
 
-async def test_a_claim_that_took_everything_says_so(harness: Harness) -> None:
+async def test_more_is_false_after_a_claim_took_all_rows(harness: Harness) -> None:
     await harness.add(SMS, 3)
     claimed = await claim(harness, 10)
     assert (len(claimed.deliveries), claimed.more) == (3, False)
@@ -98,7 +98,7 @@ async def test_a_claim_that_took_everything_says_so(harness: Harness) -> None:
 
 
 @pytest.mark.timeout(60)
-async def test_a_claim_stays_on_its_indexes_whatever_the_history_and_the_backlog_hold(harness: Harness) -> None:
+async def test_a_claim_uses_its_indexes_with_a_large_history_and_backlog(harness: Harness) -> None:
     for restaurant in range(1, 41):
         await harness.add(SMS, 250, restaurant_id=restaurant)
     await harness.pool.execute("UPDATE notification_channel_send SET is_sent = true, outcome = 'SENT'")
@@ -116,6 +116,6 @@ async def test_a_claim_stays_on_its_indexes_whatever_the_history_and_the_backlog
     assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 150
 
 
-def test_every_query_has_its_function() -> None:
+def test_every_query_has_a_function() -> None:
     functions = {name for name, value in vars(store).items() if asyncio.iscoroutinefunction(value)}
     assert functions == set(store.SQL)

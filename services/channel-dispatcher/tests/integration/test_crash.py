@@ -1,4 +1,4 @@
-"""Three dispatchers, and random kill -9: nothing lost, and only what was in flight at a kill is sent twice."""
+"""Three dispatchers and random kill -9: no row is lost, and only rows in flight at a kill are sent twice."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ CONCURRENCY = 8
 
 
 @pytest.mark.timeout(120)
-async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_is_sent_twice(
+async def test_with_three_dispatchers_and_random_kills_only_rows_in_flight_are_sent_twice(
     harness: Harness, database: Database
 ) -> None:
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "delay", "seconds": 0.1})
@@ -30,7 +30,7 @@ async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_i
         row for restaurant in (10, 11, 12) for row in await harness.add(Channel.EMAIL, 500, restaurant_id=restaurant)
     ]
     environment = settings_for(database, harness.sandbox, harness.credentials) | {
-        "LEASE_SECONDS": "5",  # longer than a busy machine keeps a living process from renewing it
+        "LEASE_SECONDS": "5",  # long enough to be renewed on a busy machine
         "POLL_SECONDS": "0.2",
         "MAX_ATTEMPTS": "20",
         "EMAIL_CONCURRENCY": str(CONCURRENCY),
@@ -48,7 +48,7 @@ async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_i
                 await asyncio.sleep(random.uniform(0.1, 0.6))
                 await victim.kill()
             dispatchers += await start(KILLS_PER_WAVE)
-        rows = await harness.settled(*ids, within=60)
+        rows = await harness.finished(*ids, within=60)
 
     assert {row["outcome"] for row in rows} == {"SENT"}, "nothing is lost"
     seen = Counter(harness.sandbox.keys(SandboxChannel.EMAIL))
@@ -59,9 +59,9 @@ async def test_with_three_dispatchers_and_random_kills_only_what_was_in_flight_i
         "JOIN notification_channel_send AS s ON s.id = a.channel_send_id WHERE a.outcome IS NULL"
     )
     in_flight = {row["provider_message_id"] for row in unknown}
-    assert in_flight, "no kill has struck anything: the test shows nothing"
-    assert twice <= in_flight, "a duplicate is always of an attempt that the record shows as unfinished"
+    assert in_flight, "no row was in flight at a kill: the test shows nothing"
+    assert twice <= in_flight, "every duplicate has an unfinished attempt"
     sys.stdout.write(f"{KILLS} kills, {len(in_flight)} rows in hand at a kill, {len(twice)} sent twice\n")
-    # What one process may have handed over without a record of the answer: its connections, and a moment's results.
+    # One process may have this many sends without a recorded result: its connections, and the results of a moment.
     assert len(twice) <= KILLS * 3 * CONCURRENCY
     assert sum(seen.values()) - len(ids) <= KILLS * 3 * CONCURRENCY

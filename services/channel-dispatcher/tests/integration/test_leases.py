@@ -1,12 +1,12 @@
-"""Whoever holds the lease writes the outcome; nobody else does."""
+"""Only the process with the lease token writes the outcome."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 from channel_dispatcher import store
+from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
-from channel_dispatcher.settlement import Settlement
 from tablebell.people import Channel
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
@@ -23,7 +23,7 @@ async def claim(harness: Harness, lease: timedelta = LEASE) -> Delivery:
     return delivery
 
 
-async def test_the_attempt_is_on_record_while_the_provider_is_asked_and_no_connection_is_held(harness: Harness) -> None:
+async def test_the_attempt_is_recorded_before_the_call_and_no_database_connection_is_held(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 1})
     (row_id,) = await harness.add(SMS)
     async with harness.dispatching(SMS, poll=60):
@@ -35,50 +35,50 @@ async def test_the_attempt_is_on_record_while_the_provider_is_asked_and_no_conne
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'test-dispatcher' AND state <> 'idle'"
         )
         assert busy == 0
-        await harness.settled(row_id)
+        await harness.finished(row_id)
 
 
-async def test_a_slow_providers_message_is_not_sent_by_somebody_else_as_well(harness: Harness) -> None:
+async def test_the_message_of_a_slow_provider_is_not_sent_by_another_process(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 2})
     (row_id,) = await harness.add(SMS)
     async with harness.dispatching(SMS, lease=0.6), harness.dispatching(SMS, lease=0.6):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
     assert harness.sandbox.count(SandboxChannel.SMS).accepted == 1
 
 
-async def test_a_slow_message_does_not_hold_up_the_others_of_its_channel(harness: Harness) -> None:
+async def test_a_slow_message_does_not_delay_others_of_its_channel(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "delay", "seconds": 2, "match": "slow"})
     (slow,) = await harness.add(Channel.EMAIL, recipient="slow@mail.example")
     async with harness.dispatching(Channel.EMAIL):
         await eventually(lambda: harness.sandbox.count(SandboxChannel.EMAIL).accepted == 1)
         others = await harness.add(Channel.EMAIL, 100)
-        await harness.settled(*others)
+        await harness.finished(*others)
         assert (await harness.row(slow))["is_sent"] is None
-        await harness.settled(slow)
+        await harness.finished(slow)
 
 
-async def test_a_worker_that_lost_its_lease_changes_nothing_but_its_own_attempt(harness: Harness) -> None:
+async def test_a_worker_that_lost_its_lease_writes_only_its_own_attempt(harness: Harness) -> None:
     (row_id,) = await harness.add(SMS)
     lost = await claim(harness, lease=timedelta(0))
     kept = await claim(harness)
-    assert await store.record_if_leased(harness.service, [Settlement(lost, "SENT", provider_message_id="SM1")]) == {}
+    assert await store.record_if_leased(harness.service, [AttemptRecord(lost, "SENT", provider_message_id="SM1")]) == {}
     assert await store.extend_if_leased(harness.service, [lost], LEASE) == set()
     row = await harness.row(row_id)
     assert (row["is_sent"], row["lease_token"], row["provider_message_id"]) == (None, kept.token, None)
     first, second = await harness.attempts(row_id)
-    assert (first["outcome"], second["outcome"]) == ("SENT", None), "the trace tells what was done"
-    recorded = await store.record_if_leased(harness.service, [Settlement(kept, "SENT")])
+    assert (first["outcome"], second["outcome"]) == ("SENT", None), "the history has both attempts"
+    recorded = await store.record_if_leased(harness.service, [AttemptRecord(kept, "SENT")])
     assert recorded == {row_id: store.Recorded("SENT", unblocks=False)}
 
 
-async def test_a_token_that_nobody_gave_out_writes_nothing(harness: Harness) -> None:
+async def test_an_unknown_token_writes_nothing(harness: Harness) -> None:
     (row_id,) = await harness.add(SMS)
     stranger = Delivery(row_id, uuid4(), 0, 1, "CUSTOMER", 1, "+39333", {}, {}, datetime.now(UTC))
-    assert await store.record_if_leased(harness.service, [Settlement(stranger, "SENT")]) == {}
+    assert await store.record_if_leased(harness.service, [AttemptRecord(stranger, "SENT")]) == {}
 
 
-async def test_what_was_withdrawn_while_it_was_in_hand_stays_withdrawn(harness: Harness) -> None:
+async def test_a_row_withdrawn_while_in_flight_stays_withdrawn(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
     (row_id,) = await harness.add(SMS)
     async with harness.dispatching(SMS):
@@ -93,18 +93,18 @@ async def test_what_was_withdrawn_while_it_was_in_hand_stays_withdrawn(harness: 
     assert [each["outcome"] for each in await harness.attempts(row_id)] == ["SENT"]
 
 
-async def test_a_row_that_a_dead_worker_left_on_its_last_attempt_is_not_tried_for_ever(harness: Harness) -> None:
+async def test_a_row_that_a_crashed_worker_left_on_its_last_attempt_is_exhausted(harness: Harness) -> None:
     (row_id,) = await harness.add(SMS)
     for _ in range(5):
         await claim(harness, lease=timedelta(0))
     async with harness.dispatching(SMS):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXHAUSTED", 5)
     assert row["last_error"] == "the dispatcher ended in the middle of the last attempt"
     assert harness.sandbox.count(SandboxChannel.SMS).accepted == 0
 
 
-async def test_a_stop_finishes_what_was_begun_and_gives_back_the_rest(harness: Harness) -> None:
+async def test_a_stop_finishes_started_sends_and_releases_the_rest(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.3})
     await harness.add(SMS, 40)
     async with harness.dispatching(SMS, changes={"sms_concurrency": 4}):

@@ -1,14 +1,14 @@
-"""Which addresses are marked as dead, for how long, and when so many at once are not believed."""
+"""The marks of undeliverable addresses: when they are set, when they end, and their limit."""
 
 from datetime import timedelta
 
 from structlog.testing import capture_logs
 
 from channel_dispatcher import store
+from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.metrics import MARKS
 from channel_dispatcher.purge import Purge
-from channel_dispatcher.settlement import Settlement
 from tablebell.people import Channel
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
@@ -28,8 +28,8 @@ async def marked(harness: Harness) -> list[tuple[int, str]]:
     return [(row["user_id"], row["channel_type"]) for row in await harness.pool.fetch(query)]
 
 
-def dead(delivery: Delivery, reason: str = "550 5.1.1 no such user") -> Settlement:
-    return Settlement(delivery, "UNDELIVERABLE", reason, address_is_dead=True)
+def dead(delivery: Delivery, reason: str = "550 5.1.1 no such user") -> AttemptRecord:
+    return AttemptRecord(delivery, "UNDELIVERABLE", reason, address_is_dead=True)
 
 
 async def test_one_batch_marks_every_channel_of_a_person(harness: Harness) -> None:
@@ -40,7 +40,7 @@ async def test_one_batch_marks_every_channel_of_a_person(harness: Harness) -> No
     assert await marked(harness) == [(5, "EMAIL"), (5, "SMS")]
 
 
-async def test_a_success_clears_its_own_channel_although_another_one_died_in_the_same_batch(harness: Harness) -> None:
+async def test_a_success_deletes_the_mark_of_its_own_channel_only(harness: Harness) -> None:
     await harness.add(EMAIL, user_id=5)
     await harness.add(SMS, user_id=5)
     (mail,), (text,) = await claim(harness, EMAIL), await claim(harness, SMS)
@@ -49,7 +49,7 @@ async def test_a_success_clears_its_own_channel_although_another_one_died_in_the
         " VALUES ('CUSTOMER', 5, 'EMAIL', $1, 'once')",
         mail.recipient,
     )
-    await store.record_if_leased(harness.service, [Settlement(mail, "SENT"), dead(text)])
+    await store.record_if_leased(harness.service, [AttemptRecord(mail, "SENT"), dead(text)])
     assert await marked(harness) == [(5, "SMS")]
 
 
@@ -63,7 +63,7 @@ async def test_a_mark_expires(harness: Harness) -> None:
     assert await marked(harness) == [(6, "SMS")]
 
 
-async def test_a_mark_goes_when_the_address_changes_and_does_not_come_back_with_it(harness: Harness) -> None:
+async def test_a_mark_is_deleted_when_the_address_changes_and_does_not_return_with_it(harness: Harness) -> None:
     marks = [("CUSTOMER", 5, "EMAIL"), ("CUSTOMER", 5, "SMS"), ("RESTAURANT_USER", 50, "PUSH"), ("CUSTOMER", 6, "SMS")]
     await harness.pool.executemany(
         "INSERT INTO undeliverable_address (user_type, user_id, channel_type, address, reason)"
@@ -80,7 +80,7 @@ async def test_a_mark_goes_when_the_address_changes_and_does_not_come_back_with_
     assert await marked(harness) == [(5, "SMS"), (6, "SMS")]
 
 
-async def test_when_too_many_addresses_of_a_channel_die_at_once_nobody_else_is_silenced(harness: Harness) -> None:
+async def test_marks_beyond_the_limit_have_no_effect(harness: Harness) -> None:
     await harness.pool.execute(
         "INSERT INTO customer (id, name, phone) SELECT 1000 + n, 'Guest', '+39' || n FROM generate_series(1, 240) AS n"
     )
@@ -102,7 +102,7 @@ async def test_when_too_many_addresses_of_a_channel_die_at_once_nobody_else_is_s
     assert MARKS.labels(SMS, "withheld")._value.get() - withheld == 20 - allowed
     assert "address_marks_withheld" in {line["event"] for line in logs}
 
-    # A person whose mark was withheld is told of the next thing, a marked one is not.
+    # A person with a withheld mark gets the next message, a marked one does not.
     people = [
         row["user_id"] for row in await harness.pool.fetch("SELECT user_id FROM undeliverable_address ORDER BY id")
     ]
@@ -112,13 +112,13 @@ async def test_when_too_many_addresses_of_a_channel_die_at_once_nobody_else_is_s
     ]
     await harness.pool.execute("UPDATE undeliverable_address SET marked_at = now()")
     async with harness.dispatching(SMS):
-        rows = await harness.settled(*again)
+        rows = await harness.finished(*again)
     assert [row["outcome"] for row in rows] == ["SKIPPED", "SENT"]
     assert harness.sandbox.count(SandboxChannel.SMS).accepted == 1
 
 
 async def test_the_limit_holds_as_long_as_the_cause_lasts(harness: Harness) -> None:
-    """What was withheld counts, too: otherwise everybody would be silenced, a few in each window."""
+    """Withheld marks count, too: otherwise all people would be marked, a few in each window."""
     await harness.add(SMS, 12)
     for delivery in await claim(harness, SMS):
         recorder = harness.recorder(mark_least=2)
@@ -138,7 +138,7 @@ async def test_the_limit_holds_as_long_as_the_cause_lasts(harness: Harness) -> N
     assert len(await marked(harness)) == 2
 
 
-async def test_one_dead_address_of_a_small_installation_is_believed(harness: Harness) -> None:
+async def test_one_dead_address_of_a_small_installation_is_marked(harness: Harness) -> None:
     await harness.add(SMS)
     (delivery,) = await claim(harness, SMS)
     recorder = harness.recorder(mark_least=5)

@@ -1,4 +1,4 @@
-"""A person hears of a reservation in order, on each channel, and of nothing that a later version has superseded."""
+"""Messages about a reservation arrive in order per person and channel; superseded ones are not sent."""
 
 import asyncio
 import random
@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from channel_dispatcher import store
+from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
-from channel_dispatcher.settlement import Settlement
 from tablebell.outbox import Level, OutboxTable, withdraw_channel_sends
 from tablebell.people import Channel, UserType
 from tablebell.retry import RetryPolicy
@@ -27,7 +27,7 @@ LEASE = timedelta(seconds=30)
 async def tell(
     harness: Harness, version: int, reservation: int = 1, *, number: int = 0, supersedes: bool = True
 ) -> int:
-    """Write the SMS of a version as the fan-out does: what it supersedes is withdrawn first."""
+    """Writes the SMS of a version as the fan-out does: superseded rows are withdrawn first."""
     text = f"reservation {reservation} version {version} number {number}"
     async with harness.pool.acquire() as connection, connection.transaction():
         if supersedes:
@@ -89,13 +89,13 @@ def outcome(row: asyncpg.Record) -> tuple[str, str | None]:
     return row["outcome"], row["last_error"]
 
 
-async def test_a_retry_that_a_later_version_overtook_is_withdrawn(harness: Harness) -> None:
+async def test_a_retry_is_withdrawn_after_a_later_version(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "count": 1})
     first = await tell(harness, 1)
     async with harness.dispatching(SMS, policy=RetryPolicy(5, (timedelta(seconds=2),))):
         await eventually(lambda: failed_once(harness, first))
         second = await tell(harness, 2)
-        await harness.settled(first, second)
+        await harness.finished(first, second)
         await asyncio.sleep(2.5)  # the pause of the retry is over
     assert outcome(await harness.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
     assert arrivals(harness) == [(1, 2)]
@@ -107,51 +107,49 @@ async def failed_once(harness: Harness, row_id: int) -> bool:
 
 
 @pytest.mark.parametrize("supersedes", [True, False], ids=["superseded", "of the same kind"])
-async def test_what_is_in_a_slow_providers_hands_arrives_before_what_follows_it(
-    harness: Harness, supersedes: bool
-) -> None:
+async def test_a_message_in_flight_arrives_before_its_successor(harness: Harness, supersedes: bool) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 1, "count": 1})
     first = await tell(harness, 1)
     async with harness.dispatching(SMS, poll=30), harness.dispatching(SMS, poll=0.05):
         await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
         second = await tell(harness, 2, supersedes=supersedes)
         await asyncio.sleep(0.5)
-        assert (await harness.row(second))["attempt_count"] == 0, "it waits for the answer to the first"
-        rows = await harness.settled(first, second)
+        assert (await harness.row(second))["attempt_count"] == 0, "it waits for the outcome of the first"
+        rows = await harness.finished(first, second)
     assert [outcome(row) for row in rows] == [("SENT", None), ("SENT", None)], "the first keeps its real outcome"
     assert arrivals(harness) == [(1, 1), (1, 2)]
 
 
-async def test_what_waited_for_an_earlier_version_goes_on_without_a_poll(harness: Harness) -> None:
+async def test_a_row_that_waited_for_an_earlier_version_is_sent_without_a_poll(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5, "count": 1})
     first = await tell(harness, 1)
     async with harness.dispatching(SMS, poll=60) as dispatchers:
         await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted == 1)
         second = await tell(harness, 2)
-        dispatchers[SMS]._wakeup.now()  # as its announcement does
-        await harness.settled(first, second, within=5)
+        dispatchers[SMS]._wakeup.now()  # as a notification does
+        await harness.finished(first, second, within=5)
 
 
 @pytest.mark.parametrize("result", ["RETRY", "THROTTLED", "DOWN", "UNTRIED", "EXHAUSTED"])
-async def test_a_superseded_row_that_comes_back_unsent_is_withdrawn(harness: Harness, result: str) -> None:
+async def test_a_superseded_row_that_was_not_sent_is_withdrawn(harness: Harness, result: str) -> None:
     first = await tell(harness, 1)
     (held,) = await claim(harness)
     second = await tell(harness, 2)
-    assert await claim(harness) == [], "the second waits for the first, which somebody holds"
+    assert await claim(harness) == [], "the second waits for the first, which is leased"
     recorded = await store.record_if_leased(
-        harness.service, [Settlement(held, result, "busy", pause=timedelta(seconds=9))]
+        harness.service, [AttemptRecord(held, result, "busy", pause=timedelta(seconds=9))]
     )
     assert recorded == {first: store.Recorded("WITHDRAWN", unblocks=True)}
     assert outcome(await harness.row(first)) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
     assert [each.id for each in await claim(harness)] == [second]
 
 
-async def test_a_superseded_row_whose_dispatcher_died_is_withdrawn_and_holds_up_nothing(harness: Harness) -> None:
+async def test_a_superseded_row_of_a_crashed_dispatcher_is_withdrawn_and_blocks_no_row(harness: Harness) -> None:
     first = await tell(harness, 1)
     await claim(harness, lease=timedelta(milliseconds=300))
     second = await tell(harness, 2)
     async with harness.dispatching(SMS, lease=1):
-        rows = await harness.settled(first, second)
+        rows = await harness.finished(first, second)
     assert [row["outcome"] for row in rows] == ["WITHDRAWN", "SENT"]
     assert arrivals(harness) == [(1, 2)]
 
@@ -159,7 +157,7 @@ async def test_a_superseded_row_whose_dispatcher_died_is_withdrawn_and_holds_up_
 async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(harness: Harness) -> None:
     first = await tell(harness, 1)
     (held,) = await claim(harness)
-    await store.record_if_leased(harness.service, [Settlement(held, "EXHAUSTED", "HTTP 500")])
+    await store.record_if_leased(harness.service, [AttemptRecord(held, "EXHAUSTED", "HTTP 500")])
     second = await tell(harness, 2)
     row = await harness.row(first)
     assert (outcome(row), row["withdrawn_because"]) == (
@@ -167,22 +165,22 @@ async def test_a_dead_row_that_is_requeued_after_a_later_version_is_withdrawn(ha
         "superseded by RESERVATION_CHANGED (version 2)",
     )
     async with harness.dispatching(SMS):
-        await harness.settled(second)
+        await harness.finished(second)
         await OutboxTable(Level.CHANNEL_SEND).requeue(harness.pool, [first])
-        (row,) = await harness.settled(first)
+        (row,) = await harness.finished(first)
     assert outcome(row) == ("WITHDRAWN", "superseded by RESERVATION_CHANGED (version 2)")
     assert arrivals(harness) == [(1, 2)]
 
 
-async def test_what_bears_the_same_version_is_told_in_the_order_in_which_it_was_written(harness: Harness) -> None:
+async def test_rows_of_one_version_are_sent_in_the_order_of_insertion(harness: Harness) -> None:
     ids = [await tell(harness, 2) for _ in range(3)]
     for expected in ids:
         (held,) = await claim(harness)
         assert held.id == expected
-        await store.record_if_leased(harness.service, [Settlement(held, "SENT")])
+        await store.record_if_leased(harness.service, [AttemptRecord(held, "SENT")])
 
 
-async def test_another_person_reservation_or_channel_waits_for_nobody(harness: Harness) -> None:
+async def test_rows_of_other_people_reservations_and_channels_do_not_wait(harness: Harness) -> None:
     first = await tell(harness, 1)
     other = await tell(harness, 2, reservation=2)
     (somebody,) = await harness.add(SMS, notification_id=901, reservation_id=1, aggregate_version=3)
@@ -193,14 +191,14 @@ async def test_another_person_reservation_or_channel_waits_for_nobody(harness: H
 
 
 @pytest.mark.timeout(120)
-async def test_whatever_fails_and_however_slow_no_arrival_goes_back(harness: Harness) -> None:
+async def test_messages_arrive_in_order_despite_random_failures_and_delays(harness: Harness) -> None:
     chance = random.Random(7)
     ids: list[int] = []
 
     async def live(reservation: int) -> None:
         version = 1
         for number in range(12):
-            version += chance.randint(0, 1)  # a reminder bears the version of what was accepted
+            version += chance.randint(0, 1)  # a reminder has the version of the accepted event
             ids.append(await tell(harness, version, reservation, number=number))
             await asyncio.sleep(chance.uniform(0, 0.4))
 
@@ -219,11 +217,11 @@ async def test_whatever_fails_and_however_slow_no_arrival_goes_back(harness: Har
         await asyncio.gather(*(live(reservation) for reservation in range(1, 9)))
         disturbing.cancel()
         await harness.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await harness.settled(*ids, within=60)
+        rows = await harness.finished(*ids, within=60)
 
     assert {row["outcome"] for row in rows} == {"SENT", "WITHDRAWN"}, "otherwise the test shows nothing"
     arrived: dict[int, list[int]] = defaultdict(list)
     for reservation, _, number in texts(harness):
         arrived[reservation].append(number)
     assert {reservation: each for reservation, each in arrived.items() if each != sorted(each)} == {}
-    assert {each[-1] for each in arrived.values()} == {11}, "everybody knows how it stands"
+    assert {each[-1] for each in arrived.values()} == {11}, "everybody got the last version"

@@ -1,4 +1,4 @@
-"""A provider that is down, or does not let us in, costs nothing."""
+"""A provider that is down or rejects our credentials costs no attempts."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ OUTAGE_SECONDS = 30
 
 
 @pytest.mark.timeout(150)
-async def test_an_outage_of_smtp_under_load_loses_nothing_burns_nothing_and_drains(harness: Harness) -> None:
+async def test_an_smtp_outage_under_load_loses_no_row_costs_no_attempt_and_drains(harness: Harness) -> None:
     before = await harness.add(EMAIL, 400)
     async with harness.dispatching(EMAIL, SMS) as dispatchers:
         await eventually(lambda: harness.sandbox.count(SandboxChannel.EMAIL).accepted >= 50)
@@ -28,17 +28,17 @@ async def test_an_outage_of_smtp_under_load_loses_nothing_burns_nothing_and_drai
         await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
         until = asyncio.get_running_loop().time() + OUTAGE_SECONDS
         texts = await harness.add(SMS, 50)
-        rows = await harness.settled(*texts)
-        assert {row["outcome"] for row in rows} == {"SENT"}, "the other channels go on"
+        rows = await harness.finished(*texts)
+        assert {row["outcome"] for row in rows} == {"SENT"}, "the other channels continue"
         calls = await harness.pool.fetchval("SELECT count(*) FROM channel_send_attempt WHERE channel_type = 'EMAIL'")
         during: list[int] = []
         while asyncio.get_running_loop().time() < until:
             during += await harness.add(EMAIL, 5)
             await asyncio.sleep(0.5)
         later = await harness.pool.fetchval("SELECT count(*) FROM channel_send_attempt WHERE channel_type = 'EMAIL'")
-        assert later - calls <= 3 * OUTAGE_SECONDS, "only probes while it is open, of which there are two a second here"
+        assert later - calls <= 3 * OUTAGE_SECONDS, "only probes while it is open, two per second here"
         await harness.sandbox.set_faults(SandboxChannel.EMAIL)
-        rows = await harness.settled(*before, *during, within=60)
+        rows = await harness.finished(*before, *during, within=60)
     assert {row["outcome"] for row in rows} == {"SENT"}
     assert {row["attempt_count"] for row in rows} == {1}
     assert len(set(harness.sandbox.keys(SandboxChannel.EMAIL))) == len(before) + len(during)
@@ -49,13 +49,13 @@ async def test_an_outage_of_smtp_under_load_loses_nothing_burns_nothing_and_drai
 
 
 @pytest.mark.parametrize("channel", DURABLE_CHANNELS)
-async def test_nobody_there_opens_the_breaker_and_a_probe_closes_it(harness: Harness, channel: Channel) -> None:
+async def test_refused_connections_open_the_breaker_and_a_probe_closes_it(harness: Harness, channel: Channel) -> None:
     await harness.sandbox.set_faults(SandboxChannel(channel), {"kind": "refuse"})
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel) as dispatchers:
         await eventually(lambda: dispatchers[channel].breaker.state is State.OPEN)
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
         assert dispatchers[channel].breaker.state is State.CLOSED
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
 
@@ -71,7 +71,7 @@ REFUSALS: list[tuple[Channel, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("channel", "fault"), REFUSALS, ids=str)
-async def test_bad_credentials_open_the_breaker_loudly_and_burn_nothing(
+async def test_bad_credentials_open_the_breaker_log_critical_and_cost_no_attempt(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     login = {"smtp_url": f"smtp://user:secret@127.0.0.1:{harness.sandbox.smtp_port}"} if channel is EMAIL else {}
@@ -82,14 +82,14 @@ async def test_bad_credentials_open_the_breaker_loudly_and_burn_nothing(
             await eventually(lambda: dispatchers[channel].breaker.state is State.OPEN)
             assert {(await harness.row(row_id))["is_sent"] for row_id in ids} == {None}
             await harness.sandbox.set_faults(SandboxChannel(channel))
-            rows = await harness.settled(*ids)
+            rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     loud = [line for line in logs if line["log_level"] == "critical"]
     assert loud
     assert {line["event"] for line in loud} == {"provider_refuses_us"}
 
 
-async def test_a_channel_that_comes_back_is_ramped_up(harness: Harness) -> None:
+async def test_a_channel_ramps_up_after_an_outage(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "refuse"})
     await harness.add(SMS, 200)
     async with harness.dispatching(SMS) as dispatchers:
@@ -101,10 +101,10 @@ async def test_a_channel_that_comes_back_is_ramped_up(harness: Harness) -> None:
             seen.append(len(dispatchers[SMS].in_flight))
             await asyncio.sleep(0.01)
     assert max(seen[:10]) <= 2, "one or two at first"
-    assert max(seen) > 16, "and everything in the end"
+    assert max(seen) > 16, "and the full allowance in the end"
 
 
-async def test_when_the_provider_throttles_everybody_the_whole_channel_waits(harness: Harness) -> None:
+async def test_the_channel_waits_if_the_provider_throttles_all_recipients(harness: Harness) -> None:
     await harness.sandbox.set_faults(
         SandboxChannel.SMS, {"kind": "http", "status": 429, "retry_after": 2, "for_seconds": 1}
     )
@@ -115,20 +115,18 @@ async def test_when_the_provider_throttles_everybody_the_whole_channel_waits(har
         assert asked <= 8
         await asyncio.sleep(1)
         assert harness.sandbox.count(SandboxChannel.SMS).refused <= 8
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
 @pytest.mark.timeout(60)
-async def test_a_postgres_restart_in_the_middle_neither_loses_nor_repeats_anything(
-    harness: Harness, servers: Any
-) -> None:
+async def test_a_postgres_restart_neither_loses_nor_repeats_messages(harness: Harness, servers: Any) -> None:
     ids = await harness.add(SMS, 300)
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.03})
     async with harness.dispatching(SMS):
         await eventually(lambda: harness.sandbox.count(SandboxChannel.SMS).accepted >= 50)
         await servers.postgres("restart")
-        rows = await harness.settled(*ids, within=40)
+        rows = await harness.finished(*ids, within=40)
     assert {row["outcome"] for row in rows} == {"SENT"}
     keys = harness.sandbox.keys(SandboxChannel.SMS)
     assert len(keys) == len(set(keys)) == 300

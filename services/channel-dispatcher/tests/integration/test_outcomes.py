@@ -1,4 +1,4 @@
-"""Each kind of outcome on each channel, with the fault switched on in the sandbox."""
+"""Each kind of outcome on each channel, with a fault in the sandbox."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -21,10 +21,10 @@ EMAIL, SMS, PUSH, SLACK = DURABLE_CHANNELS
 
 
 @pytest.mark.parametrize("channel", DURABLE_CHANNELS)
-async def test_a_row_is_sent_once_and_every_step_is_on_record(harness: Harness, channel: Channel) -> None:
+async def test_a_row_is_sent_once_and_every_step_is_recorded(harness: Harness, channel: Channel) -> None:
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     (message,) = harness.sandbox.messages(SandboxChannel(channel))
     assert "avolo per 4" in message.text
     assert (row["is_sent"], row["outcome"], row["attempt_count"], row["last_error"]) == (True, "SENT", 1, None)
@@ -32,7 +32,7 @@ async def test_a_row_is_sent_once_and_every_step_is_on_record(harness: Harness, 
     (attempt,) = await harness.attempts(row_id)
     assert (attempt["attempt"], attempt["channel_type"], attempt["outcome"]) == (1, channel, "SENT")
     assert attempt["started_at"] <= row["sent_at"]
-    if channel is not SLACK:  # whose webhooks answer "ok" and nothing else
+    if channel is not SLACK:  # its webhooks respond with "ok" only
         assert row["provider_message_id"] == attempt["provider_message_id"]
         assert row["provider_message_id"] in (message.message_id, (message.message_id or "").strip("<>"))
 
@@ -54,13 +54,13 @@ PASSING = [
 
 
 @pytest.mark.parametrize(("channel", "fault"), PASSING, ids=str)
-async def test_what_may_pass_is_tried_again_and_costs_no_attempt_while_nobody_else_is_answered(
+async def test_a_temporary_failure_is_retried_and_costs_no_attempt_while_no_other_row_is_answered(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     await harness.sandbox.set_faults(SandboxChannel(channel), fault | {"count": 1})
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
     assert [each["outcome"] for each in await harness.attempts(row_id)] == ["DOWN", "SENT"]
     assert harness.sandbox.count(SandboxChannel(channel)).accepted == 1
@@ -74,44 +74,44 @@ RECIPIENTS = [
 
 
 @pytest.mark.parametrize("reply", RECIPIENTS, ids=str)
-async def test_a_mailbox_that_takes_nothing_now_is_tried_again_and_costs_an_attempt(
+async def test_a_temporarily_unavailable_mailbox_is_retried_and_costs_an_attempt(
     harness: Harness, reply: dict[str, Any]
 ) -> None:
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "at": "rcpt", "count": 1} | reply)
     (row_id,) = await harness.add(EMAIL)
     async with harness.dispatching(EMAIL):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 2)
     assert [each["outcome"] for each in await harness.attempts(row_id)] == ["RETRY", "SENT"]
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
 @pytest.mark.parametrize("channel", DURABLE_CHANNELS)
-async def test_a_provider_that_does_not_answer_in_time_is_asked_again(harness: Harness, channel: Channel) -> None:
+async def test_a_timeout_is_retried(harness: Harness, channel: Channel) -> None:
     await harness.sandbox.set_faults(SandboxChannel(channel), {"kind": "delay", "seconds": 5, "count": 1})
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel, patience=0.3):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
     keys = harness.sandbox.keys(SandboxChannel(channel))
-    assert len(keys) == 2, "the provider has taken both: what it did not answer in time may arrive twice"
-    assert len(set(keys)) == 1, "both attempts carry the same key"
+    assert len(keys) == 2, "the provider accepted both: a message without a response in time may arrive twice"
+    assert len(set(keys)) == 1, "both attempts have the same key"
 
 
-async def test_an_sms_that_twilio_took_in_spite_of_its_500_is_sent_twice_under_one_reference(harness: Harness) -> None:
+async def test_an_sms_that_twilio_accepted_despite_a_500_is_sent_twice_with_one_reference(harness: Harness) -> None:
     """Creating a message is not idempotent (Twilio's error 20500), and no header makes it so."""
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 500, "accept": True, "count": 1})
     (row_id,) = await harness.add(SMS)
     async with harness.dispatching(SMS):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     first, second = harness.sandbox.messages(SandboxChannel.SMS)
     assert first.message_id != second.message_id == row["provider_message_id"]
     assert first.key == second.key
     assert not [name for name in first.headers if "idempotency" in name]
 
 
-async def test_a_row_that_is_put_off_again_and_again_is_seen(harness: Harness) -> None:
-    """A throttled row is always due in the future, so its due time tells nothing."""
+async def test_a_row_that_is_postponed_repeatedly_is_overdue(harness: Harness) -> None:
+    """A throttled row is always due in the future, so its due time does not show its age."""
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 429, "retry_after": 1})
     due = datetime.now(UTC) - timedelta(minutes=10)
     (row_id,) = await harness.add(SMS, next_attempt_at=due.isoformat())
@@ -127,19 +127,17 @@ async def test_a_row_that_is_put_off_again_and_again_is_seen(harness: Harness) -
         measures = {each.channel: each for each in await measure_channels(harness.service, [SMS, PUSH])}
     assert measures[SMS].oldest_seconds < 5
     assert measures[SMS].overdue_seconds == pytest.approx(600, abs=60)
-    assert measures[PUSH].overdue_seconds == 0, "the end of the quiet hours is when it is first due"
+    assert measures[PUSH].overdue_seconds == 0, "it is first due at the end of the quiet hours"
     assert (await harness.row(quiet))["first_due_at"] is None
 
 
 @pytest.mark.parametrize("channel", [SMS, PUSH, SLACK])
-async def test_a_throttled_row_waits_as_long_as_it_is_told_and_loses_no_attempt(
-    harness: Harness, channel: Channel
-) -> None:
+async def test_a_throttled_row_waits_for_retry_after_and_costs_no_attempt(harness: Harness, channel: Channel) -> None:
     fault = {"kind": "http", "status": 429, "retry_after": 1, "count": 2}
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel, policy=RetryPolicy(2, (timedelta(0),))):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["attempt_count"]) == (True, 1)
     attempts = await harness.attempts(row_id)
     assert [each["outcome"] for each in attempts] == ["THROTTLED", "THROTTLED", "SENT"]
@@ -158,14 +156,14 @@ FINAL = [
 
 
 @pytest.mark.parametrize(("channel", "fault"), FINAL, ids=str)
-async def test_a_dead_address_is_final_at_once_and_marked_on_the_user(
+async def test_a_dead_address_is_final_at_once_and_marked(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     address = ADDRESSES[channel].format(7)
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
     (row_id,) = await harness.add(channel, user_id=7, recipient=address)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
     (dead,) = await harness.pool.fetch("SELECT * FROM undeliverable_address")
     assert (dead["user_type"], dead["user_id"], dead["channel_type"], dead["address"]) == (
@@ -189,100 +187,100 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("channel", "fault"), REFUSED, ids=str)
-async def test_a_refused_message_is_final_and_marks_nobody(
+async def test_a_refused_message_is_final_and_marks_no_address(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
     (row_id,) = await harness.add(channel)
     async with harness.dispatching(channel):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "UNDELIVERABLE", 1)
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_what_waits_for_a_dead_address_is_skipped_without_asking_the_provider(harness: Harness) -> None:
+async def test_a_row_for_a_dead_address_is_skipped_without_a_call(harness: Harness) -> None:
     (first,) = await harness.add(SMS, user_id=7, recipient="+393330000007")
     (second,) = await harness.add(
         SMS, user_id=7, recipient="+393330000007", next_attempt_at=(datetime.now(UTC) + timedelta(hours=1)).isoformat()
     )
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number"})
     async with harness.dispatching(SMS):
-        await harness.settled(first)
+        await harness.finished(first)
         await harness.pool.execute(
             "UPDATE notification_channel_send SET next_attempt_at = created_at WHERE id = $1", second
         )
-        (row,) = await harness.settled(second)
+        (row,) = await harness.finished(second)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
     assert row["last_error"] == "the address is known to be undeliverable"
     assert harness.sandbox.count(SandboxChannel.SMS).refused == 1
 
 
-async def test_a_requeued_row_is_tried_again_and_its_success_clears_the_mark(harness: Harness) -> None:
+async def test_a_requeued_row_is_sent_again_and_its_success_deletes_the_mark(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "invalid_number", "count": 1})
     (row_id,) = await harness.add(SMS)
     async with harness.dispatching(SMS):
-        await harness.settled(row_id)
+        await harness.finished(row_id)
         assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 1
         await OutboxTable(Level.CHANNEL_SEND).requeue(harness.pool, [row_id])
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert row["outcome"] == "SENT"
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_the_last_attempt_ends_it_with_the_reason(harness: Harness) -> None:
+async def test_the_last_attempt_finishes_the_row_with_the_reason(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
     (row_id,) = await harness.add(EMAIL)
     async with harness.dispatching(EMAIL):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXHAUSTED", 5)
     assert "RCPT: 450" in row["last_error"]
     assert [each["attempt"] for each in await harness.attempts(row_id)] == [1, 2, 3, 4, 5]
     assert harness.sandbox.count(SandboxChannel.EMAIL).refused == 5
 
 
-async def test_a_row_is_never_tried_past_its_time(harness: Harness) -> None:
+async def test_a_row_is_not_retried_after_its_not_after(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "smtp", "code": 450, "at": "rcpt"})
     in_a_minute = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
     (row_id,) = await harness.add(EMAIL, not_after=in_a_minute)
     async with harness.dispatching(EMAIL, policy=RetryPolicy(5, (timedelta(minutes=2),))):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 1)
     assert "RCPT: 450" in row["last_error"]
 
 
-async def test_a_row_whose_time_is_over_is_not_sent_at_all(harness: Harness) -> None:
+async def test_an_expired_row_is_not_sent(harness: Harness) -> None:
     (row_id,) = await harness.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
     async with harness.dispatching(SMS):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "EXPIRED", 0)
     assert row["last_error"] == "too late to be sent"
     assert harness.sandbox.count(SandboxChannel.SMS).accepted == 0
 
 
-async def test_a_row_that_its_channel_cannot_read_fails_alone(harness: Harness) -> None:
+async def test_an_unreadable_row_fails_alone(harness: Harness) -> None:
     (broken,) = await harness.add(SMS, message={"no": "text"})
     (whole,) = await harness.add(SMS)
     async with harness.dispatching(SMS, policy=RetryPolicy(2, (timedelta(milliseconds=100),))):
-        rows = await harness.settled(broken, whole)
+        rows = await harness.finished(broken, whole)
     assert [row["outcome"] for row in rows] == ["EXHAUSTED", "SENT"]
     assert "ValidationError" in rows[0]["last_error"]
 
 
-async def test_a_row_without_an_address_is_final_and_marks_nobody(harness: Harness) -> None:
+async def test_a_row_without_an_address_is_final_and_marks_no_address(harness: Harness) -> None:
     (row_id,) = await harness.add(EMAIL, recipient=None)
     async with harness.dispatching(EMAIL):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["outcome"], row["last_error"]) == ("UNDELIVERABLE", "not an e-mail address")
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_an_access_token_is_fetched_once_and_again_when_it_is_refused(harness: Harness) -> None:
+async def test_an_access_token_is_fetched_once_and_again_after_a_rejection(harness: Harness) -> None:
     ids = await harness.add(PUSH, 20)
     async with harness.dispatching(PUSH):
-        await harness.settled(*ids)
+        await harness.finished(*ids)
         assert harness.sandbox.count(SandboxChannel.PUSH).refused == 0
         await harness.sandbox.set_faults(SandboxChannel.PUSH, {"kind": "http", "status": 401, "count": 1})
-        (row,) = await harness.settled(*await harness.add(PUSH))
+        (row,) = await harness.finished(*await harness.add(PUSH))
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
 
 
@@ -298,14 +296,14 @@ async def test_every_outcome_is_counted(harness: Harness) -> None:
     ids = [row for number in (retried, throttled, gone) for row in await harness.add(SMS, recipient=number)]
     ids += await harness.add(SMS, not_after=(datetime.now(UTC) - timedelta(seconds=1)).isoformat())
     async with harness.dispatching(SMS):
-        await harness.settled(*ids)
+        await harness.finished(*ids)
     counted = _outcomes(SMS) - before
-    assert counted.pop("untried", 0) <= 3, "what the throttled channel had in hand"
+    assert counted.pop("untried", 0) <= 3, "rows in flight when the channel was throttled"
     assert counted == {"sent": 2, "down": 1, "throttled": 1, "undeliverable": 1, "expired": 1}
 
 
 def _outcomes(channel: Channel) -> Counter[str]:
-    """By outcome, as Prometheus would read it."""
+    """The counter's values by outcome."""
     return Counter(
         {
             sample.labels["outcome"]: int(sample.value)

@@ -1,4 +1,4 @@
-"""The process: what it needs to start, what it tells, and how it stops."""
+"""The process: its settings, its metrics, and how it stops."""
 
 import asyncio
 import sys
@@ -21,7 +21,7 @@ async def start_and_fail(**environment: str) -> tuple[int | None, str]:
     return process.returncode, errors.decode()
 
 
-async def test_one_message_names_every_setting_that_is_missing_or_wrong() -> None:
+async def test_one_message_names_every_missing_or_wrong_setting() -> None:
     code, message = await start_and_fail(SMTP_URL="http://mail.example", SMS_ACCOUNT="AC1", MAIL_FROM="nobody")
     assert code == 78
     named = ("DATABASE_URL", "SMTP_URL", "MAIL_FROM", "SMS_API_URL", "SMS_TOKEN", "SMS_FROM", "FCM_API_URL")
@@ -30,13 +30,13 @@ async def test_one_message_names_every_setting_that_is_missing_or_wrong() -> Non
     assert "SMS_ACCOUNT" not in message
 
 
-async def test_a_channel_that_is_switched_off_needs_no_settings() -> None:
+async def test_a_disabled_channel_needs_no_settings() -> None:
     _, message = await start_and_fail(CHANNELS_OFF="SMS,PUSH,SLACK")
     assert "SMTP_URL" in message
     assert "SMS_API_URL" not in message
 
 
-async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_prometheus(
+async def test_an_announced_row_is_sent_at_once_by_every_channel_and_counted(
     harness: Harness, database: Database
 ) -> None:
     environment = settings_for(database, harness.sandbox, harness.credentials) | {"POLL_SECONDS": "60"}
@@ -47,7 +47,7 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_pro
     ):
         ids = [row for channel in DURABLE_CHANNELS for row in await harness.add(channel)]
         wakeup_sender.announce("notification_channel_send")
-        await harness.settled(*ids)
+        await harness.finished(*ids)
         await harness.pool.execute(
             "UPDATE notification_channel_send SET is_sent = false, outcome = 'WITHDRAWN' WHERE channel_type = 'SLACK'"
         )
@@ -63,18 +63,16 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_told_to_pro
     assert 90 <= float(line.split()[1]) < 120
 
 
-async def test_the_rows_of_a_channel_that_is_off_are_skipped_with_the_reason(
-    harness: Harness, database: Database
-) -> None:
+async def test_the_rows_of_a_disabled_channel_are_skipped_with_the_reason(harness: Harness, database: Database) -> None:
     (row_id,) = await harness.add(Channel.SLACK)
     environment = settings_for(database, harness.sandbox, harness.credentials) | {"CHANNELS_OFF": "SLACK"}
     async with running(environment):
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["is_sent"], row["outcome"], row["attempt_count"]) == (False, "SKIPPED", 0)
     assert row["last_error"] == "channel SLACK is not configured"
 
 
-async def test_a_stop_lets_what_was_begun_come_to_its_end(harness: Harness, database: Database) -> None:
+async def test_a_stop_waits_for_started_sends(harness: Harness, database: Database) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.5})
     (row_id,) = await harness.add(Channel.SMS)
     async with running(settings_for(database, harness.sandbox, harness.credentials)) as dispatcher:

@@ -1,5 +1,5 @@
-"""A provider that fails for everybody costs no attempts, whatever form that takes. A row that fails while others are
-answered costs its own attempts, and holds up nobody."""
+"""A provider that fails for all rows costs no attempts. A row that fails while others are answered costs its own
+attempts, and delays no other row."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -18,7 +18,7 @@ from tablebell_sandbox.channel import Channel as SandboxChannel
 from .harness import Harness
 
 EMAIL, SMS, PUSH, SLACK = DURABLE_CHANNELS
-# Five attempts and the pauses between them take 0.5 s, and 1.8 s if each waits for an answer in vain.
+# Five attempts and the pauses between them take 0.5 s, and 1.8 s if each times out.
 SOON = RetryPolicy(5, (timedelta(milliseconds=100),))
 PATIENCE = 0.25
 OUTAGE_SECONDS = 2.5
@@ -45,7 +45,7 @@ OUTAGES: list[tuple[Channel, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("channel", "fault"), OUTAGES, ids=str)
-async def test_an_outage_of_any_form_exhausts_nothing_and_everything_is_sent_afterwards(
+async def test_an_outage_of_any_form_exhausts_no_row_and_all_are_sent_afterwards(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     login = {"smtp_url": f"smtp://user:secret@127.0.0.1:{harness.sandbox.smtp_port}"} if channel is EMAIL else {}
@@ -56,32 +56,30 @@ async def test_an_outage_of_any_form_exhausts_nothing_and_everything_is_sent_aft
         await asyncio.sleep(OUTAGE_SECONDS)
         assert dispatchers[channel].breaker.state is not State.CLOSED
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     calls = "SELECT count(*) FROM channel_send_attempt WHERE outcome = 'DOWN' GROUP BY channel_send_id ORDER BY 1 DESC"
-    assert await harness.pool.fetchval(calls) <= 2, "the probes are of different rows"
+    assert await harness.pool.fetchval(calls) <= 2, "the probes use different rows"
 
 
 ALONE = [each for each in OUTAGES if each[1]["kind"] != "drop" and each[1].get("at") in (None, "data")]
 
 
 @pytest.mark.parametrize(("channel", "fault"), ALONE, ids=str)
-async def test_a_message_that_is_alone_outlives_an_outage_too(
-    harness: Harness, channel: Channel, fault: dict[str, Any]
-) -> None:
+async def test_a_single_message_survives_an_outage(harness: Harness, channel: Channel, fault: dict[str, Any]) -> None:
     async with harness.dispatching(channel, policy=SOON, patience=PATIENCE):
-        await harness.settled(*await harness.add(channel, 20))
+        await harness.finished(*await harness.add(channel, 20))
         await harness.sandbox.set_faults(SandboxChannel(channel), fault)
         (row_id,) = await harness.add(channel)
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        (row,) = await harness.settled(row_id)
+        (row,) = await harness.finished(row_id)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 1)
     assert [each["outcome"] for each in await harness.attempts(row_id)][:3] == ["DOWN"] * 3
 
 
 @pytest.mark.parametrize(("channel", "fault"), OUTAGES[:2], ids=str)
-async def test_two_dispatchers_at_once_exhaust_nothing_either(
+async def test_two_dispatchers_exhaust_no_row_during_an_outage(
     harness: Harness, channel: Channel, fault: dict[str, Any]
 ) -> None:
     await harness.sandbox.set_faults(SandboxChannel(channel), fault)
@@ -91,11 +89,11 @@ async def test_two_dispatchers_at_once_exhaust_nothing_either(
             await both.enter_async_context(harness.dispatching(channel, policy=SOON, patience=PATIENCE))
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel(channel))
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
-async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attempt(harness: Harness) -> None:
+async def test_an_outage_under_load_costs_no_attempts(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05})
     ids = await harness.add(SMS, 300)
     async with harness.dispatching(SMS, policy=SOON) as dispatchers:
@@ -104,21 +102,21 @@ async def test_an_outage_that_begins_under_load_costs_none_of_the_rows_an_attemp
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
-async def test_a_provider_that_answers_once_and_goes_down_again_costs_nothing(harness: Harness) -> None:
-    """Most of what is in flight when an outage begins fails after the breaker has opened: it is part of the outage."""
+async def test_a_provider_that_answers_once_and_goes_down_again_costs_no_attempts(harness: Harness) -> None:
+    """Most rows in flight fail after the breaker has opened: these failures are part of the outage."""
     down = {"kind": "http", "status": 503, "match": "+3933300"}
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "delay", "seconds": 0.05}, down)
     ids = await harness.add(SMS, 16)
     async with harness.dispatching(SMS, policy=SOON) as dispatchers:
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
-        await harness.settled(*await harness.add(SMS, recipient="+393394444444"))
+        await harness.finished(*await harness.add(SMS, recipient="+393394444444"))
         await asyncio.sleep(OUTAGE_SECONDS)
         await harness.sandbox.set_faults(SandboxChannel.SMS)
-        rows = await harness.settled(*ids)
+        rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
 
 
@@ -143,13 +141,13 @@ async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(
             good += await harness.add(SMS)
             await asyncio.sleep(0.1)
             assert dispatchers[SMS].breaker.state is State.CLOSED
-        rows = await harness.settled(*good)
+        rows = await harness.finished(*good)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     row = await harness.row(bad)
     assert (row["outcome"], row["attempt_count"]) == ("EXHAUSTED", 5)
     outcomes = [each["outcome"] for each in await harness.attempts(bad)]
     assert outcomes[0] == "DOWN"
-    # On a busy machine it may fail twice before somebody else is answered: that is not charged either.
+    # On a busy machine it may fail twice before another row is answered: that is not charged either.
     assert [each for each in outcomes if each != "DOWN"] == ["RETRY", "RETRY", "RETRY", "RETRY", "EXHAUSTED"]
 
 
@@ -157,7 +155,7 @@ async def test_a_row_that_fails_while_others_are_answered_uses_up_its_attempts(
     ("code", "status", "outcome"),
     [("SENDER_ID_MISMATCH", 403, "UNDELIVERABLE"), ("THIRD_PARTY_AUTH_ERROR", 401, "EXHAUSTED")],
 )
-async def test_five_bad_devices_do_not_switch_off_push_for_the_others(
+async def test_five_bad_devices_do_not_stop_push_for_others(
     harness: Harness, code: str, status: int, outcome: str
 ) -> None:
     fault = {"kind": "http", "status": status, "code": code, "match": "bad"}
@@ -170,14 +168,14 @@ async def test_five_bad_devices_do_not_switch_off_push_for_the_others(
         async with asyncio.timeout(30):
             while None in [(await harness.row(row_id))["is_sent"] for row_id in bad]:
                 sent += await harness.add(PUSH, restaurant_id=99)
-                await harness.settled(sent[-1], within=3)
-        rows = await harness.settled(*bad)
+                await harness.finished(sent[-1], within=3)
+        rows = await harness.finished(*bad)
     assert {row["outcome"] for row in rows} == {outcome}
     assert {(await harness.row(row_id))["outcome"] for row_id in sent} == {"SENT"}
 
 
 async def test_a_row_that_always_fails_does_not_keep_the_channel_closed_after_an_outage(harness: Harness) -> None:
-    """It fails as the provider does, so as a probe it would look as if the outage went on."""
+    """As a probe, it would look as if the outage continued."""
     await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503})
     bad = [
         row
@@ -188,14 +186,14 @@ async def test_a_row_that_always_fails_does_not_keep_the_channel_closed_after_an
     async with harness.dispatching(SMS, policy=SOON) as dispatchers:
         await eventually(lambda: dispatchers[SMS].breaker.state is State.OPEN)
         await harness.sandbox.set_faults(SandboxChannel.SMS, {"kind": "http", "status": 503, "match": BAD[:-1]})
-        rows = await harness.settled(*good, within=6)
+        rows = await harness.finished(*good, within=6)
         assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
         later = await harness.add(SMS, 5, restaurant_id=99)
-        await harness.settled(*later, within=6)
+        await harness.finished(*later, within=6)
     assert {(await harness.row(row_id))["outcome"] for row_id in bad} <= {None, "EXHAUSTED"}
 
 
-async def test_a_mail_that_may_not_be_relayed_marks_nobody_and_is_loud_when_it_is_so_for_all(harness: Harness) -> None:
+async def test_relay_denied_marks_no_address_and_is_critical_if_it_affects_all(harness: Harness) -> None:
     reply = {"kind": "smtp", "code": 550, "at": "rcpt", "text": "relay not permitted"}
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, reply)
     ids = await harness.add(EMAIL, 5)
@@ -204,13 +202,13 @@ async def test_a_mail_that_may_not_be_relayed_marks_nobody_and_is_loud_when_it_i
             await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
             await asyncio.sleep(2)
             await harness.sandbox.set_faults(SandboxChannel.EMAIL)
-            rows = await harness.settled(*ids)
+            rows = await harness.finished(*ids)
     assert {(row["outcome"], row["attempt_count"]) for row in rows} == {("SENT", 1)}
     assert "provider_refuses_us" in {line["event"] for line in logs}
     assert await harness.pool.fetchval("SELECT count(*) FROM undeliverable_address") == 0
 
 
-async def test_a_row_that_has_no_valid_address_says_nothing_of_the_provider(harness: Harness) -> None:
+async def test_a_row_without_a_valid_address_does_not_affect_the_breaker(harness: Harness) -> None:
     await harness.sandbox.set_faults(SandboxChannel.EMAIL, {"kind": "refuse"})
     async with harness.dispatching(EMAIL) as dispatchers:
         await harness.add(EMAIL, 3)
@@ -222,12 +220,12 @@ async def test_a_row_that_has_no_valid_address_says_nothing_of_the_provider(harn
     assert states == {State.OPEN, State.HALF_OPEN}
 
 
-async def test_one_device_with_a_limit_of_its_own_does_not_throttle_the_channel(harness: Harness) -> None:
+async def test_one_throttled_device_does_not_throttle_the_channel(harness: Harness) -> None:
     fault = {"kind": "http", "status": 429, "retry_after": 30, "match": "busy"}
     await harness.sandbox.set_faults(SandboxChannel.PUSH, fault)
     await harness.add(PUSH, 5, recipient="busy-device")
     async with harness.dispatching(PUSH) as dispatchers:
         await eventually(lambda: harness.sandbox.count(SandboxChannel.PUSH).refused == 5)
         assert dispatchers[PUSH].breaker.state is State.CLOSED
-        rows = await harness.settled(*await harness.add(PUSH, 5))
+        rows = await harness.finished(*await harness.add(PUSH, 5))
     assert {row["outcome"] for row in rows} == {"SENT"}

@@ -1,4 +1,4 @@
-"""TLS from the start, STARTTLS and login: against the sandbox, and against Exim, which nobody here wrote."""
+"""Implicit TLS, STARTTLS and login, against the sandbox and against Exim."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -49,7 +49,7 @@ async def exim(
 @pytest.mark.parametrize(
     ("scheme", "tls"), [("smtps", "implicit"), ("smtp+starttls", "starttls"), ("smtp", "starttls")]
 )
-async def test_the_sandbox_is_reached_by_tls_and_login(
+async def test_mail_reaches_the_sandbox_with_tls_and_login(
     harness: Harness, certificates: Certificates, scheme: str, tls: str
 ) -> None:
     server = {"smtp_tls": tls, "smtp_cert_file": certificates.certificate, "smtp_key_file": certificates.key}
@@ -57,14 +57,14 @@ async def test_the_sandbox_is_reached_by_tls_and_login(
         url = f"{scheme}://{LOGIN[0]}:{PASSWORD}@localhost:{sandbox.smtp_port}"
         (row_id,) = await harness.add(EMAIL)
         async with harness.dispatching(EMAIL, changes={"smtp_url": url, "smtp_ca_file": certificates.authority}):
-            (row,) = await harness.settled(row_id)
+            (row,) = await harness.finished(row_id)
         (message,) = sandbox.messages(SandboxChannel.EMAIL)
     assert row["outcome"] == "SENT"
     assert message.envelope["tls"].startswith("TLSv1")
     assert message.envelope["login"] == LOGIN[0]
 
 
-async def test_a_server_whose_certificate_nobody_vouches_for_gets_no_mail(
+async def test_a_server_with_an_untrusted_certificate_gets_no_mail(
     harness: Harness, certificates: Certificates
 ) -> None:
     server = {"smtp_tls": "implicit", "smtp_cert_file": certificates.certificate, "smtp_key_file": certificates.key}
@@ -79,7 +79,7 @@ async def test_a_server_whose_certificate_nobody_vouches_for_gets_no_mail(
     assert "certificate" in row["last_error"].lower()
 
 
-async def test_a_server_without_starttls_gets_no_mail_when_it_is_required(harness: Harness) -> None:
+async def test_a_server_without_required_starttls_gets_no_mail(harness: Harness) -> None:
     (row_id,) = await harness.add(EMAIL)
     changes = {"smtp_url": f"smtp+starttls://127.0.0.1:{harness.sandbox.smtp_port}"}
     async with harness.dispatching(EMAIL, changes=changes) as dispatchers:
@@ -90,7 +90,7 @@ async def test_a_server_without_starttls_gets_no_mail_when_it_is_required(harnes
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
-async def test_exim_takes_our_mail_by_tls_and_login(
+async def test_exim_accepts_mail_with_tls_and_login(
     harness: Harness, exim: Exim, certificates: Certificates, scheme: str
 ) -> None:
     port = exim.implicit_port if scheme == "smtps" else exim.starttls_port
@@ -102,11 +102,11 @@ async def test_exim_takes_our_mail_by_tls_and_login(
     (later,) = await harness.add(EMAIL, recipient="greylisted@mail.example")
     changes = {"smtp_url": url, "smtp_ca_file": certificates.authority, "email_concurrency": 4}
     async with harness.dispatching(EMAIL, changes=changes):
-        rows = await harness.settled(*ids, gone, later, within=40)
+        rows = await harness.finished(*ids, gone, later, within=40)
     assert {row["outcome"] for row in rows[:30]} == {"SENT"}
     assert [(row["outcome"], row["attempt_count"]) for row in rows[30:]] == [("UNDELIVERABLE", 1), ("EXHAUSTED", 5)]
 
-    assert exim.log().count(" K ") == 30, "each was said at once, in one chunk"
+    assert exim.log().count(" K ") == 30, "each was sent in one chunk"
     received = exim.received()
     assert {each.mail["Message-ID"].strip("<>") for each in received} == {
         row["provider_message_id"] for row in rows[:30]

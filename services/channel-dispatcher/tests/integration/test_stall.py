@@ -1,4 +1,4 @@
-"""A dispatcher that stood still, or that the database left alone, sends nothing that others may have sent."""
+"""A dispatcher that stalled or lost the database sends no row that another may have sent."""
 
 import asyncio
 import time
@@ -10,11 +10,12 @@ import pytest
 from channel_dispatcher.breaker import Breaker
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.dispatcher import Dispatcher
+from channel_dispatcher.failure_attribution import FailureAttribution
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.outcome import SendOutcome, Sent
+from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.recorder import Recorder
-from channel_dispatcher.suspects import Suspects
 from tablebell.lifecycle import Stop
 from tablebell.people import Channel
 from tablebell.testing import Database, Servers, eventually
@@ -29,13 +30,13 @@ WARM_UP = 100
 MAILS = 8
 
 
-async def held_rows(harness: Harness) -> int:
+async def leased_rows(harness: Harness) -> int:
     held = "SELECT count(*) FROM notification_channel_send WHERE is_sent IS NULL AND lease_until > now()"
     return int(await harness.pool.fetchval(held))
 
 
 @pytest.mark.timeout(120)
-async def test_a_dispatcher_that_was_stopped_beyond_its_lease_sends_nothing_of_what_it_held(
+async def test_a_dispatcher_stalled_beyond_its_lease_sends_none_of_its_rows(
     harness: Harness, database: Database
 ) -> None:
     environment = settings_for(database, harness.sandbox, harness.credentials) | {
@@ -45,16 +46,16 @@ async def test_a_dispatcher_that_was_stopped_beyond_its_lease_sends_nothing_of_w
     }
     async with running(environment) as stalled:
         # After some fast sends it claims far ahead of its two connections.
-        await harness.settled(*await harness.add(EMAIL, WARM_UP))
+        await harness.finished(*await harness.add(EMAIL, WARM_UP))
         slow = [{"kind": "delay", "seconds": 2, "match": f"anna{WARM_UP + n}@"} for n in (1, 2)]
         await harness.sandbox.set_faults(SandboxChannel.EMAIL, *slow)
         ids = await harness.add(EMAIL, 2 + MAILS)
         await eventually(lambda: harness.sandbox.count(SandboxChannel.EMAIL).accepted == WARM_UP + 2)
-        assert await held_rows(harness) == 2 + MAILS, "two in slow calls, the others wait in hand"
+        assert await leased_rows(harness) == 2 + MAILS, "two in slow calls, the others queued"
         stalled.pause()
         try:
             async with running(environment):
-                rows = await harness.settled(*ids)
+                rows = await harness.finished(*ids)
                 stalled.resume()
                 await asyncio.sleep(2)
         finally:
@@ -66,7 +67,7 @@ async def test_a_dispatcher_that_was_stopped_beyond_its_lease_sends_nothing_of_w
 
 
 class Counting:
-    """A provider that takes everything at once."""
+    """A provider that accepts every message at once."""
 
     def __init__(self) -> None:
         self.taken: Counter[int] = Counter()
@@ -77,13 +78,13 @@ class Counting:
 
 
 def dispatcher(harness: Harness, sender: Counting, recorder: Recorder, stop: Stop, lease: timedelta) -> Dispatcher:
+    attribution = FailureAttribution(timedelta(seconds=0.3), timedelta(seconds=0.5))
     return Dispatcher(
         SMS,
         sender,
         pool=harness.service,
         recorder=recorder,
-        breaker=Breaker(time.monotonic),
-        suspects=Suspects(timedelta(seconds=0.3), timedelta(seconds=0.5)),
+        health=ProviderHealth(SMS, Breaker(time.monotonic), attribution),
         limits=Limits(4),
         policy=SOON,
         wakeup=Wakeup(),
@@ -94,14 +95,14 @@ def dispatcher(harness: Harness, sender: Counting, recorder: Recorder, stop: Sto
 
 
 @pytest.mark.timeout(90)
-async def test_results_that_wait_through_an_outage_of_the_database_are_not_sent_again(
+async def test_rows_with_results_waiting_for_the_database_are_not_sent_again(
     harness: Harness, servers: Servers
 ) -> None:
     lease = timedelta(seconds=3)
     provider, stop = Counting(), Stop()
     holding, idle = harness.recorder(), harness.recorder()
     holder, other = (dispatcher(harness, provider, each, stop, lease) for each in (holding, idle))
-    # The other has been in contact with the database for long enough to take over what has ended.
+    # The other has been in contact with the database for long enough to take over expired leases.
     await other.run_once()
     await asyncio.sleep(lease.total_seconds() / 6)
     (row_id,) = await harness.add(SMS)
@@ -110,29 +111,29 @@ async def test_results_that_wait_through_an_outage_of_the_database_are_not_sent_
     await servers.postgres("stop")
     stopped = time.monotonic()
     assert [each.id for each in holding.unrecorded] == [row_id], "the result could not be written"
-    with pytest.raises(OSError):  # noqa: PT011 - refused: as its loop sees it at every poll
+    with pytest.raises(OSError):  # noqa: PT011 - connection refused, at every poll
         await other.run_once()
     await asyncio.sleep(max(0.0, lease.total_seconds() + 1 - (time.monotonic() - stopped)))
     await servers.postgres("start")
 
-    assert not await held_rows(harness), "the lease ended while nobody could renew it"
+    assert not await leased_rows(harness), "the lease ended while the database was down"
     await other.run_once()
-    assert other.in_flight == [], "the first claim after an outage takes over nothing"
+    assert other.in_flight == [], "the first claim after an outage takes over no lease"
     keeper = LeaseKeeper(harness.service, [holder], holding, lease)
     await keeper.run_once()
-    assert await held_rows(harness) == 1, "what waits to be recorded is renewed with what is in hand"
+    assert await leased_rows(harness) == 1, "leases of unrecorded results are extended, too"
     await asyncio.sleep(lease.total_seconds() / 3)
     await other.run_once()
     assert other.in_flight == []
     recording = asyncio.create_task(holding.run())
-    (row,) = await harness.settled(row_id)
+    (row,) = await harness.finished(row_id)
     stop.request()
     holding.finish()
     await asyncio.gather(working, recording)
     assert (row["outcome"], row["attempt_count"], provider.taken[row_id]) == ("SENT", 1, 1)
 
 
-async def test_what_a_dead_dispatcher_held_is_taken_over_by_one_that_starts_later(harness: Harness) -> None:
+async def test_a_dispatcher_that_starts_later_takes_over_rows_of_a_crashed_one(harness: Harness) -> None:
     lease = timedelta(seconds=1)
     (row_id,) = await harness.add(SMS)
     gone = dispatcher(harness, Counting(), harness.recorder(), Stop(), lease)
@@ -140,5 +141,5 @@ async def test_what_a_dead_dispatcher_held_is_taken_over_by_one_that_starts_late
     assert len(gone.in_flight) == 1
     await asyncio.sleep(1.1)
     async with harness.dispatching(SMS, lease=1, poll=60):
-        (row,) = await harness.settled(row_id, within=5)
+        (row,) = await harness.finished(row_id, within=5)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 2)

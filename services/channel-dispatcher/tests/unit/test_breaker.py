@@ -1,4 +1,4 @@
-"""The breaker's states, by a clock that the test turns."""
+"""The states of the breaker, with a manual clock."""
 
 import pytest
 
@@ -23,72 +23,72 @@ def breaker(clock: Clock) -> Breaker:
     return Breaker(clock, failures_to_open=3, first_pause=1.0, longest_pause=4.0, ramp_seconds=1.0)
 
 
-def opened(breaker: Breaker) -> None:
-    assert [breaker.unreachable(target, certain=False) for target in "abc"] == [False, False, True]
+def open_breaker(breaker: Breaker) -> None:
+    assert [breaker.record_failure(recipient, certain=False) for recipient in "abc"] == [False, False, True]
 
 
-def unreachable(breaker: Breaker, target: str = "a") -> bool:
-    return breaker.unreachable(target, certain=False)
+def fail(breaker: Breaker, recipient: str = "a") -> bool:
+    return breaker.record_failure(recipient, certain=False)
 
 
-def test_it_lets_everything_through_at_first(breaker: Breaker) -> None:
+def test_the_breaker_starts_closed(breaker: Breaker) -> None:
     assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.CLOSED, 16, 0)
 
 
-def test_it_opens_after_so_many_failures_in_a_row(breaker: Breaker) -> None:
-    opened(breaker)
+def test_consecutive_failures_open_the_breaker(breaker: Breaker) -> None:
+    open_breaker(breaker)
     assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.OPEN, 0, 1.0)
 
 
-def test_an_answer_in_between_starts_the_count_anew(breaker: Breaker) -> None:
+def test_an_answer_resets_the_failure_count(breaker: Breaker) -> None:
     for _ in range(5):
-        unreachable(breaker, "a")
-        unreachable(breaker, "b")
-        assert breaker.answered()
+        fail(breaker, "a")
+        fail(breaker, "b")
+        assert breaker.record_answer()
     assert breaker.state is State.CLOSED
 
 
-def test_one_target_alone_does_not_open_it_however_often_it_fails(breaker: Breaker) -> None:
-    assert not any(unreachable(breaker, "a") or unreachable(breaker, "b") for _ in range(10))
+def test_failures_of_too_few_recipients_never_open_the_breaker(breaker: Breaker) -> None:
+    assert not any(fail(breaker, "a") or fail(breaker, "b") for _ in range(10))
     assert breaker.state is State.CLOSED
 
 
-def test_a_provider_that_is_certainly_not_there_needs_no_second_target(breaker: Breaker) -> None:
-    assert [breaker.unreachable("a", certain=True) for _ in range(3)] == [False, False, True]
+def test_certain_failures_open_the_breaker_with_one_recipient(breaker: Breaker) -> None:
+    assert [breaker.record_failure("a", certain=True) for _ in range(3)] == [False, False, True]
 
 
-def test_after_the_pause_one_message_is_let_through(breaker: Breaker, clock: Clock) -> None:
-    opened(breaker)
+def test_one_message_is_allowed_after_the_pause(breaker: Breaker, clock: Clock) -> None:
+    open_breaker(breaker)
     clock.now += 1.0
     assert (breaker.state, breaker.allowance(16)) == (State.HALF_OPEN, 1)
 
 
-def test_each_probe_that_fails_doubles_the_pause_up_to_the_longest(breaker: Breaker, clock: Clock) -> None:
-    opened(breaker)
+def test_each_failed_probe_doubles_the_pause_up_to_the_longest(breaker: Breaker, clock: Clock) -> None:
+    open_breaker(breaker)
     pauses = []
     for _ in range(4):
         clock.now += breaker.cool_down
-        assert unreachable(breaker)
+        assert fail(breaker)
         pauses.append(breaker.cool_down)
     assert pauses == [2.0, 4.0, 4.0, 4.0]
 
 
-def test_a_late_failure_of_what_was_on_its_way_changes_nothing(breaker: Breaker) -> None:
-    opened(breaker)
-    assert not unreachable(breaker)
+def test_a_late_failure_of_a_message_in_flight_changes_nothing(breaker: Breaker) -> None:
+    open_breaker(breaker)
+    assert not fail(breaker)
     assert breaker.cool_down == 1.0
 
 
-def test_a_late_answer_to_what_was_on_its_way_does_not_close_it(breaker: Breaker) -> None:
-    opened(breaker)
-    assert not breaker.answered()
+def test_a_late_answer_to_a_message_in_flight_does_not_close_the_breaker(breaker: Breaker) -> None:
+    open_breaker(breaker)
+    assert not breaker.record_answer()
     assert breaker.state is State.OPEN
 
 
-def test_an_answered_probe_closes_it_and_the_channel_ramps_up(breaker: Breaker, clock: Clock) -> None:
-    opened(breaker)
+def test_an_answered_probe_closes_the_breaker_and_the_allowance_ramps_up(breaker: Breaker, clock: Clock) -> None:
+    open_breaker(breaker)
     clock.now += 1.0
-    breaker.answered()
+    breaker.record_answer()
     allowed = []
     for _ in range(6):
         allowed.append(breaker.allowance(16))
@@ -96,28 +96,28 @@ def test_an_answered_probe_closes_it_and_the_channel_ramps_up(breaker: Breaker, 
     assert allowed == [1, 2, 4, 8, 16, 16]
 
 
-def test_the_next_outage_starts_with_the_first_pause_again(breaker: Breaker, clock: Clock) -> None:
-    opened(breaker)
+def test_the_next_outage_starts_with_the_first_pause(breaker: Breaker, clock: Clock) -> None:
+    open_breaker(breaker)
     clock.now += 1.0
-    unreachable(breaker)
+    fail(breaker)
     clock.now += 2.0
-    breaker.answered()
-    opened(breaker)
+    breaker.record_answer()
+    open_breaker(breaker)
     assert breaker.cool_down == 1.0
 
 
-def test_one_throttled_message_stops_nobody_else(breaker: Breaker) -> None:
-    breaker.throttled("a", 30)
-    breaker.throttled("a", 30)
-    assert breaker.allowance(16) == 16, "one device has a limit of its own"
-    breaker.answered()
-    breaker.throttled("b", 30)
+def test_one_throttled_recipient_does_not_throttle_the_channel(breaker: Breaker) -> None:
+    breaker.record_throttle("a", 30)
+    breaker.record_throttle("a", 30)
+    assert breaker.allowance(16) == 16, "one device may have a limit of its own"
+    breaker.record_answer()
+    breaker.record_throttle("b", 30)
     assert breaker.allowance(16) == 16
 
 
-def test_two_throttled_in_a_row_stop_the_channel_until_the_wish_is_over(breaker: Breaker, clock: Clock) -> None:
-    breaker.throttled("a", 30)
-    breaker.throttled("b", 20)
+def test_two_throttled_recipients_in_a_row_throttle_the_channel_for_retry_after(breaker: Breaker, clock: Clock) -> None:
+    breaker.record_throttle("a", 30)
+    breaker.record_throttle("b", 20)
     assert (breaker.state, breaker.allowance(16), breaker.cool_down) == (State.THROTTLED, 0, 20)
     clock.now += 20
     assert (breaker.state, breaker.allowance(16)) == (State.CLOSED, 1)
@@ -125,9 +125,9 @@ def test_two_throttled_in_a_row_stop_the_channel_until_the_wish_is_over(breaker:
     assert breaker.allowance(16) == 16
 
 
-def test_it_says_when_more_will_be_let_through(breaker: Breaker, clock: Clock) -> None:
-    opened(breaker)
+def test_next_change_is_the_time_until_the_allowance_rises(breaker: Breaker, clock: Clock) -> None:
+    open_breaker(breaker)
     assert breaker.next_change == 1.0
     clock.now += 1.0
-    breaker.answered()
+    breaker.record_answer()
     assert breaker.next_change == 1.0

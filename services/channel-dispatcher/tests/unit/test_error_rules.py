@@ -1,4 +1,4 @@
-"""What each provider's answers mean, channel by channel."""
+"""The classification of each provider's error responses."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from channel_dispatcher.channels import push, slack, sms
+from channel_dispatcher.channels.smtp.reply_rules import classify_reply
 from channel_dispatcher.error_rules import DEFAULT_THROTTLE, LONGEST_RETRY_AFTER, Rules, parse_retry_after
 from channel_dispatcher.outcome import ProviderDown, RetryLater, SendOutcome, Throttled, Undeliverable
-from channel_dispatcher.smtp_rules import judge_reply
 
 DEAD = Undeliverable("r", address_is_dead=True)
 REFUSED = Undeliverable("r")
-AGAIN = RetryLater("r")
-SLOWER = Throttled("r", DEFAULT_THROTTLE)
+RETRY = RetryLater("r")
+THROTTLED = Throttled("r", DEFAULT_THROTTLE)
 DOWN = ProviderDown("r")
 MISCONFIGURED = ProviderDown("r", needs_operator=True)
 
-ANSWERS: list[tuple[Rules, tuple[str, ...], SendOutcome]] = [
+RESPONSES: list[tuple[Rules, tuple[str, ...], SendOutcome]] = [
     (sms.RULES, ("400 21211", "400", "4xx"), DEAD),
     (sms.RULES, ("400 21610", "400", "4xx"), DEAD),
     (sms.RULES, ("400 21614", "400", "4xx"), DEAD),
@@ -28,8 +28,8 @@ ANSWERS: list[tuple[Rules, tuple[str, ...], SendOutcome]] = [
     (sms.RULES, ("400 21408", "400", "4xx"), MISCONFIGURED),
     (sms.RULES, ("400 99999", "400", "4xx"), MISCONFIGURED),
     (sms.RULES, ("401 20003", "401", "4xx"), MISCONFIGURED),
-    (sms.RULES, ("429 20429", "429", "4xx"), SLOWER),
-    (sms.RULES, ("400 21611", "400", "4xx"), SLOWER),
+    (sms.RULES, ("429 20429", "429", "4xx"), THROTTLED),
+    (sms.RULES, ("400 21611", "400", "4xx"), THROTTLED),
     (sms.RULES, ("500 20500", "500", "5xx"), DOWN),
     (sms.RULES, ("503 None", "503", "5xx"), DOWN),
     (push.RULES, ("404 UNREGISTERED", "404", "4xx"), DEAD),
@@ -40,7 +40,7 @@ ANSWERS: list[tuple[Rules, tuple[str, ...], SendOutcome]] = [
     (push.RULES, ("400 INVALID_ARGUMENT", "400", "4xx"), REFUSED),
     (push.RULES, ("401 None", "401", "4xx"), MISCONFIGURED),
     (push.RULES, ("401 THIRD_PARTY_AUTH_ERROR", "401", "4xx"), MISCONFIGURED),
-    (push.RULES, ("429 QUOTA_EXCEEDED", "429", "4xx"), SLOWER),
+    (push.RULES, ("429 QUOTA_EXCEEDED", "429", "4xx"), THROTTLED),
     (push.RULES, ("500 INTERNAL", "500", "5xx"), DOWN),
     (push.RULES, ("503 UNAVAILABLE", "503", "5xx"), DOWN),
     (slack.RULES, ("400 invalid_payload", "400", "4xx"), REFUSED),
@@ -50,23 +50,23 @@ ANSWERS: list[tuple[Rules, tuple[str, ...], SendOutcome]] = [
     (slack.RULES, ("404 no_service", "404", "4xx"), MISCONFIGURED),
     (slack.RULES, ("404 channel_not_found", "404", "4xx"), MISCONFIGURED),
     (slack.RULES, ("410 channel_is_archived", "410", "4xx"), MISCONFIGURED),
-    (slack.RULES, ("429 rate_limited", "429", "4xx"), SLOWER),
+    (slack.RULES, ("429 rate_limited", "429", "4xx"), THROTTLED),
     (slack.RULES, ("500 rollup_error", "500", "5xx"), DOWN),
 ]
 
 
-@pytest.mark.parametrize(("rules", "keys", "outcome"), ANSWERS, ids=lambda value: str(value)[:40])
-def test_an_answer_has_one_meaning(rules: Rules, keys: tuple[str, ...], outcome: SendOutcome) -> None:
-    assert rules.judge(*keys, reason="r") == outcome
+@pytest.mark.parametrize(("rules", "keys", "outcome"), RESPONSES, ids=lambda value: str(value)[:40])
+def test_a_response_is_classified(rules: Rules, keys: tuple[str, ...], outcome: SendOutcome) -> None:
+    assert rules.classify(*keys, reason="r") == outcome
 
 
 CERTAINLY_DOWN = ProviderDown("r", certain=True)
-CERTAINLY_OUR_FAULT = ProviderDown("r", needs_operator=True, certain=True)
+CERTAINLY_MISCONFIGURED = ProviderDown("r", needs_operator=True, certain=True)
 REPLIES = [
     ("CONNECT", 421, "4.3.2 Service not available", CERTAINLY_DOWN),
-    ("CONNECT", 554, "No SMTP service here", CERTAINLY_OUR_FAULT),
+    ("CONNECT", 554, "No SMTP service here", CERTAINLY_MISCONFIGURED),
     ("AUTH", 454, "4.7.0 Temporary authentication failure", CERTAINLY_DOWN),
-    ("AUTH", 535, "5.7.8 Authentication credentials invalid", CERTAINLY_OUR_FAULT),
+    ("AUTH", 535, "5.7.8 Authentication credentials invalid", CERTAINLY_MISCONFIGURED),
     ("MAIL", 451, "4.3.0 Local error", DOWN),
     ("MAIL", 530, "5.7.0 Authentication required", MISCONFIGURED),
     ("MAIL", 550, "5.1.8 Sender's domain not found", MISCONFIGURED),
@@ -87,9 +87,9 @@ REPLIES = [
     ("RCPT", 553, "sorry, that domain isn't in my list of allowed rcpthosts", MISCONFIGURED),
     ("RCPT", 554, "5.7.1 Service unavailable; client host blocked", MISCONFIGURED),
     ("RCPT", 550, "5.7.1 recipient unknown to our policy", MISCONFIGURED),
-    ("RCPT", 552, "5.2.2 Mailbox full", AGAIN),
-    ("RCPT", 452, "4.2.2 Mailbox full", AGAIN),
-    ("RCPT", 450, "4.2.0 Greylisted", AGAIN),
+    ("RCPT", 552, "5.2.2 Mailbox full", RETRY),
+    ("RCPT", 452, "4.2.2 Mailbox full", RETRY),
+    ("RCPT", 450, "4.2.0 Greylisted", RETRY),
     ("RCPT", 451, "4.3.0 Local error in processing", DOWN),
     ("RCPT", 452, "4.3.1 Insufficient system storage", DOWN),
     ("RCPT", 421, "4.3.2 Closing", DOWN),
@@ -98,19 +98,19 @@ REPLIES = [
     ("DATA", 550, "5.1.1 No such user here", REFUSED),
     ("DATA", 554, "Transaction failed", REFUSED),
     ("DATA", 550, "5.7.26 Unauthenticated email is not accepted", MISCONFIGURED),
-    ("DATA", 552, "5.2.2 Mailbox full", AGAIN),
+    ("DATA", 552, "5.2.2 Mailbox full", RETRY),
     ("DATA", 552, "5.3.4 Message too big", REFUSED),
 ]
 
 
 @pytest.mark.parametrize(("stage", "code", "text", "outcome"), REPLIES)
-def test_a_reply_of_smtp_means_what_its_stage_and_its_words_say(
+def test_an_smtp_reply_is_classified_by_stage_code_and_text(
     stage: str, code: int, text: str, outcome: SendOutcome
 ) -> None:
-    judged = judge_reply(stage, code, text)
-    assert isinstance(judged, RetryLater | Undeliverable | ProviderDown)
-    assert judged.reason == f"{stage}: {code} {text}"
-    assert replace(judged, reason="r") == outcome
+    classified = classify_reply(stage, code, text)
+    assert isinstance(classified, RetryLater | Undeliverable | ProviderDown)
+    assert classified.reason == f"{stage}: {code} {text}"
+    assert replace(classified, reason="r") == outcome
 
 
 TOKEN = "The registration token is not a valid FCM registration token"
@@ -131,25 +131,25 @@ FCM_ERROR = {"errorCode": "INVALID_ARGUMENT"}
         ("Invalid JSON payload received.", ["nonsense", {"fieldViolations": "nonsense"}], None),
     ],
 )
-def test_an_invalid_argument_of_fcm_is_about_the_address_when_it_names_the_token(
+def test_invalid_argument_of_fcm_is_about_the_address_if_it_names_the_token(
     message: str, details: list[Any], code: str | None
 ) -> None:
     error = {"code": 400, "status": "INVALID_ARGUMENT", "message": message, "details": details}
     assert push._error_code({"error": error}) == code
 
 
-def test_what_no_rule_knows_is_tried_again() -> None:
-    assert sms.RULES.judge("302 None", "302", "3xx", reason="r") == AGAIN
+def test_a_response_without_a_rule_is_retried() -> None:
+    assert sms.RULES.classify("302 None", "302", "3xx", reason="r") == RETRY
 
 
-def test_the_providers_wish_is_kept() -> None:
-    wish = timedelta(seconds=7)
-    assert sms.RULES.judge("429", reason="r", after=wish) == Throttled("r", wish)
-    assert sms.RULES.judge("503", "5xx", reason="r", after=wish) == ProviderDown("r", after=wish)
+def test_retry_after_is_part_of_the_outcome() -> None:
+    delay = timedelta(seconds=7)
+    assert sms.RULES.classify("429", reason="r", after=delay) == Throttled("r", delay)
+    assert sms.RULES.classify("503", "5xx", reason="r", after=delay) == ProviderDown("r", after=delay)
 
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-WISHES = [
+RETRY_AFTERS = [
     (None, None),
     ("7", timedelta(seconds=7)),
     ("0", timedelta(0)),
@@ -162,6 +162,6 @@ WISHES = [
 ]
 
 
-@pytest.mark.parametrize(("value", "wish"), WISHES)
-def test_retry_after_is_seconds_or_a_date_within_reason(value: str | None, wish: timedelta | None) -> None:
-    assert parse_retry_after(value, NOW) == wish
+@pytest.mark.parametrize(("value", "delay"), RETRY_AFTERS)
+def test_retry_after_is_seconds_or_a_date_and_limited(value: str | None, delay: timedelta | None) -> None:
+    assert parse_retry_after(value, NOW) == delay

@@ -1,4 +1,4 @@
-"""A mail as bytes, read back by the standard library's parser."""
+"""Built mails, parsed by the standard library."""
 
 from datetime import UTC, datetime
 from email import message_from_bytes
@@ -7,7 +7,13 @@ from email.policy import default
 
 import pytest
 
-from channel_dispatcher.smtp.message import InvalidAddress, ascii_domain, build_mail, encode_text, parse_mailbox
+from channel_dispatcher.channels.smtp.message import (
+    InvalidAddress,
+    ascii_domain,
+    build_mail,
+    encode_text,
+    parse_mailbox,
+)
 
 
 def built(**changes: str) -> bytes:
@@ -36,7 +42,7 @@ def content(mail: EmailMessage, kind: str) -> str:
     return str(part.get_content()).replace("\r\n", "\n").removesuffix("\n")
 
 
-def test_it_has_the_headers_of_automatic_mail() -> None:
+def test_a_mail_has_the_headers_of_automatic_mail() -> None:
     mail = read(built())
     assert mail["From"] == "Tablebell è qui <no-reply@tablebell.example>"
     assert mail["To"] == "anna@mail.example"
@@ -61,7 +67,7 @@ SUBJECTS = [
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_any_subject_survives(subject: str) -> None:
+def test_any_subject_round_trips(subject: str) -> None:
     raw = built(subject=subject)
     assert read(raw)["Subject"].strip() == subject.strip()
     assert raw.isascii()
@@ -82,7 +88,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_any_text_survives_in_both_parts(text: str) -> None:
+def test_any_text_round_trips_in_both_parts(text: str) -> None:
     raw = built(text=text, html=text)
     mail = read(raw)
     expected = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n")
@@ -93,13 +99,13 @@ def test_any_text_survives_in_both_parts(text: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ["\r\n", "\n", "\r", "\x0b", "\x85", "\u2028", "\x00"])
-def test_no_subject_can_begin_a_header_of_its_own(ending: str) -> None:
+def test_a_subject_cannot_inject_a_header(ending: str) -> None:
     mail = read(built(subject=f"Hi{ending}Bcc: everybody@mail.example"))
     assert mail["Bcc"] is None
     assert mail["Subject"] == "Hi Bcc: everybody@mail.example"
 
 
-def test_a_name_in_the_sender_cannot_begin_a_header_either() -> None:
+def test_a_senders_name_cannot_inject_a_header() -> None:
     assert parse_mailbox('"Table\x0bBcc" <a@b.example>').header == "Table Bcc <a@b.example>"
     assert "\r\nBcc" not in parse_mailbox('"Table\r\nBcc: x@y.example" <a@b.example>').header
 
@@ -120,16 +126,16 @@ BAD = [
 
 
 @pytest.mark.parametrize("address", BAD)
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(InvalidAddress):
         ascii_domain(address)
 
 
-def test_a_domain_beyond_ascii_becomes_what_dns_knows() -> None:
+def test_a_non_ascii_domain_becomes_idna() -> None:
     assert ascii_domain("anna@bücher.example") == "anna@xn--bcher-kva.example"
     assert ascii_domain("josé@mail.example") == "josé@mail.example"
 
 
-def test_no_letter_is_cut_in_two() -> None:
+def test_encoded_words_do_not_split_characters() -> None:
     for word in encode_text("é" * 200).split("\r\n "):
         assert len(word) <= 75

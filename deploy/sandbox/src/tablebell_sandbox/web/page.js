@@ -1,7 +1,7 @@
 "use strict";
 
-// The server renders and escapes; this only asks once a second for the cards that are new.
-const MOST_CARDS = 200;
+// The server renders and escapes. This script polls once a second for new cards.
+const MAX_CARDS = 200;
 const page = document.body.dataset;
 const cards = document.getElementById("cards");
 
@@ -20,7 +20,7 @@ function showCounts(counts) {
 
 function dropOldCards(oldest) {
   for (const card of [...cards.children].reverse()) {
-    if (cards.children.length <= MOST_CARDS && Number(card.dataset.sequence) >= oldest) break;
+    if (cards.children.length <= MAX_CARDS && Number(card.dataset.sequence) >= oldest) break;
     card.remove();
   }
 }
@@ -29,7 +29,7 @@ async function update() {
   const query = new URLSearchParams({ since: page.last });
   if (page.channel) query.set("channel", page.channel);
   const news = await (await fetch(`/updates?${query}`)).json();
-  // A sandbox that was started anew counts from one again.
+  // The sandbox was restarted: its sequence numbers start again from one.
   if (news.last < Number(page.last)) location.reload();
   cards.insertAdjacentHTML("afterbegin", news.cards);
   dropOldCards(news.oldest);

@@ -1,1 +1,1 @@
-"""The channels: a module each, and one line each in `registry`."""
+"""The channels: one module and one line in `registry` each."""

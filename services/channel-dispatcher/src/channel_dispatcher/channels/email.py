@@ -19,14 +19,14 @@ from aiosmtplib import (
 )
 from pydantic import AfterValidator, FilePath, SecretStr
 
+from channel_dispatcher.channels.smtp.message import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
+from channel_dispatcher.channels.smtp.pipelined import ConnectionLost, PipelinedSmtp
+from channel_dispatcher.channels.smtp.pool import SCHEMES, SmtpPool, SmtpServer
+from channel_dispatcher.channels.smtp.reply_rules import classify_reply
 from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent, Undeliverable
-from channel_dispatcher.smtp.message import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
-from channel_dispatcher.smtp.pipelined import ConnectionLost, PipelinedSmtp
-from channel_dispatcher.smtp.pool import SCHEMES, SmtpPool, SmtpServer
-from channel_dispatcher.smtp_rules import judge_reply
 from tablebell.messages import EmailMessage
 from tablebell.outage import describe
 from tablebell.people import Channel
@@ -34,7 +34,7 @@ from tablebell.settings import url_with
 
 STAGES = ("MAIL", "RCPT", "DATA")
 ACCEPTED = 250
-GOODBYE = 421
+SERVICE_CLOSING = 421
 
 
 def _check_mailbox(text: str) -> str:
@@ -85,27 +85,27 @@ class EmailSender:
             unsubscribe=self._unsubscribe,
         )
         conversation = _Conversation(self._sender.address, recipient, mail, self._pool.timeout)
-        return await self._hold(conversation) or Sent(message_id)
+        return await self._deliver(conversation) or Sent(message_id)
 
-    async def _hold(self, conversation: "_Conversation") -> SendOutcome | None:
-        """What went wrong, or None. A kept line that was closed meanwhile is worth a second try, on a new one."""
+    async def _deliver(self, conversation: "_Conversation") -> SendOutcome | None:
+        """Returns the problem or None. Tries once more on a new connection if the server had closed an idle one."""
         try:
-            line, used = await self._pool.take()
+            connection, used = await self._pool.acquire()
         except SMTPException as error:
             return _not_connected(error)
-        problem = await conversation.hold(line)
+        problem = await conversation.run(connection)
         if used and problem is not None and conversation.lost_before_mail:
             try:
-                line = await self._pool.connect()
+                connection = await self._pool.connect()
             except SMTPException as error:
                 return _not_connected(error)
-            problem = await conversation.hold(line)
-        self._pool.give_back(line)
+            problem = await conversation.run(connection)
+        self._pool.release(connection)
         return problem
 
 
 class _Conversation:
-    """One mail's way over a line, and how far it came."""
+    """The conversation for one mail, with the stage that it reached."""
 
     def __init__(self, sender: str, recipient: str, mail: bytes, seconds: float) -> None:
         self._sender = sender
@@ -119,47 +119,47 @@ class _Conversation:
     def lost_before_mail(self) -> bool:
         return self.lost and self._stage == "MAIL"
 
-    async def hold(self, line: PipelinedSmtp) -> SendOutcome | None:
+    async def run(self, connection: PipelinedSmtp) -> SendOutcome | None:
         self._stage, self.lost = "MAIL", False
         options = ""
         if not self._recipient.isascii():
-            if not line.takes_utf8:
-                return Undeliverable("the server takes no address with letters beyond ASCII")
+            if not connection.takes_utf8:
+                return Undeliverable("the server does not support non-ASCII addresses")
             options = " SMTPUTF8 BODY=8BITMIME"
         envelope = (f"MAIL FROM:<{self._sender}>{options}".encode(), f"RCPT TO:<{self._recipient}>".encode())
         try:
             async with asyncio.timeout(self._seconds):
-                answers = await line.send(envelope, self._mail)
-                self._stage = STAGES[len(answers) - 1]
-                return None if answers[-1].code == ACCEPTED else await self._refused(line, answers[-1])
+                replies = await connection.send(envelope, self._mail)
+                self._stage = STAGES[len(replies) - 1]
+                return None if replies[-1].code == ACCEPTED else await self._on_rejection(connection, replies[-1])
         except TimeoutError:
-            line.close()
+            connection.close()
             return ProviderDown(f"no answer within {self._seconds} s")
         except ConnectionLost as error:
-            line.close()
-            self._stage, self.lost = STAGES[error.answered], True
-            return ProviderDown(f"{self._stage}: the connection was lost before the answer: {error}")
+            connection.close()
+            self._stage, self.lost = STAGES[error.received], True
+            return ProviderDown(f"{self._stage}: the connection was lost before the reply: {error}")
 
-    async def _refused(self, line: PipelinedSmtp, answer: SMTPResponse) -> SendOutcome:
-        self.lost = answer.code == GOODBYE and self._stage == "MAIL"  # to an idle connection
-        if answer.code == GOODBYE:
-            line.close()
+    async def _on_rejection(self, connection: PipelinedSmtp, reply: SMTPResponse) -> SendOutcome:
+        self.lost = reply.code == SERVICE_CLOSING and self._stage == "MAIL"  # the server closed an idle connection
+        if reply.code == SERVICE_CLOSING:
+            connection.close()
         else:
-            await self._start_over(line)
-        return judge_reply(self._stage, answer.code, answer.message)
+            await self._reset(connection)
+        return classify_reply(self._stage, reply.code, reply.message)
 
-    async def _start_over(self, line: PipelinedSmtp) -> None:
+    async def _reset(self, connection: PipelinedSmtp) -> None:
         try:
-            await line.reset()
+            await connection.reset()
         except ConnectionLost:
-            line.close()
+            connection.close()
 
 
 def _not_connected(error: SMTPException) -> SendOutcome:
-    """Nothing of any mail has been said yet."""
+    """The server has received nothing of any mail yet."""
     if isinstance(error, SMTPResponseException):
         stage = "AUTH" if isinstance(error, SMTPAuthenticationError) else "CONNECT"
-        return judge_reply(stage, error.code, error.message)
+        return classify_reply(stage, error.code, error.message)
     expected = isinstance(error, (SMTPConnectError, SMTPTimeoutError, SMTPServerDisconnected, SMTPHeloError))
     return ProviderDown(describe(error), needs_operator=not expected, certain=True)
 

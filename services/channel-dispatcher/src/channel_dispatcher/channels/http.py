@@ -1,4 +1,4 @@
-"""What the providers behind HTTP have in common: kept connections, and what it means when they break."""
+"""The HTTP client that the providers share: kept connections, and the classification of errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,7 +17,7 @@ LONGEST_REASON = 300
 
 
 class HttpProvider:
-    """A client per connection: one client for all of them looks at each of them, twice, whenever it is asked."""
+    """One client per connection: a shared client scans all of its connections twice for each request."""
 
     def __init__(self, open_client: Callable[[], httpx.AsyncClient], timeout: float) -> None:
         self._open_client = open_client
@@ -25,7 +25,7 @@ class HttpProvider:
         self._idle: list[httpx.AsyncClient] = []
 
     async def post(self, url: str, **request: Any) -> httpx.Response | ProviderDown:
-        """The answer, or what it means that there was none."""
+        """Returns the response, or the outcome if there is none."""
         client = self._idle.pop() if self._idle else self._open_client()
         try:
             return await self._post(client, url, request)
@@ -39,7 +39,7 @@ class HttpProvider:
     async def _post(
         self, client: httpx.AsyncClient, url: str, request: Mapping[str, Any]
     ) -> httpx.Response | ProviderDown:
-        # httpx limits each wait for a byte; an answer that comes byte by byte is limited as a whole.
+        # httpx limits each read; this limits a response that arrives byte by byte.
         longest = 2 * self._timeout
         try:
             async with asyncio.timeout(longest):
@@ -54,23 +54,23 @@ class HttpProvider:
             return ProviderDown(f"no answer: {describe(error)}")
 
 
-def judge_answer(rules: Rules, answer: httpx.Response, code: object = None, reason: str = "") -> SendOutcome:
-    """What an answer that is not a success means; `code` is the provider's own, besides the HTTP status."""
-    status = answer.status_code
-    text = reason or answer.text[:LONGEST_REASON]
-    return rules.judge(
+def classify_response(rules: Rules, response: httpx.Response, code: object = None, reason: str = "") -> SendOutcome:
+    """Classifies a response that is not a success; `code` is the provider's own, besides the HTTP status."""
+    status = response.status_code
+    text = reason or response.text[:LONGEST_REASON]
+    return rules.classify(
         f"{status} {code}",
         str(status),
         code_class(status),
         reason=f"HTTP {status} {text}",
-        after=parse_retry_after(answer.headers.get("Retry-After")),
+        after=parse_retry_after(response.headers.get("Retry-After")),
     )
 
 
-def read_object(answer: httpx.Response) -> Mapping[str, Any]:
-    """The JSON object in an answer; an empty one if a proxy or an outage answered with something else."""
+def read_object(response: httpx.Response) -> Mapping[str, Any]:
+    """The JSON object in a response; an empty one if, for example, a proxy answered with HTML."""
     try:
-        body = answer.json()
+        body = response.json()
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

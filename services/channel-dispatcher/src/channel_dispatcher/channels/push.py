@@ -9,19 +9,19 @@ from urllib.parse import quote
 import httpx
 from pydantic import AfterValidator, AnyHttpUrl, Field, FilePath
 
-from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http, read_object
+from channel_dispatcher.channels.google_oauth import AccessTokens, ServiceAccount
+from channel_dispatcher.channels.http import HttpProvider, classify_response, open_http, read_object
 from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.error_rules import ErrorClass, Rules
 from channel_dispatcher.limits import Limits
-from channel_dispatcher.oauth import AccessTokens, ServiceAccount
 from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent
 from tablebell.messages import PushMessage
 from tablebell.people import Channel
 
-# INVALID_ARGUMENT at message.token: FCM has no code of its own for it.
+# Our own code for INVALID_ARGUMENT at message.token: FCM has none.
 INVALID_ADDRESS = "INVALID_ADDRESS"
-# https://firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode. Without such a code Google answered before FCM.
+# https://firebase.google.com/docs/reference/fcm/rest/v1/ErrorCode. Without such a code FCM did not answer itself.
 RULES = Rules(
     {
         "404 UNREGISTERED": ErrorClass.DEAD_ADDRESS,  # the app is gone from that device
@@ -66,27 +66,27 @@ class PushSender:
 
     async def send(self, delivery: Delivery) -> SendOutcome:
         payload = _payload(delivery)
-        answer = await self._post(payload)
-        if isinstance(answer, httpx.Response) and _refuses_token(answer):
-            # A token may be revoked before its time. A new one tells whether it was the token or the account.
-            answer = await self._post(payload)
-        if isinstance(answer, ProviderDown):
-            return answer
-        body = read_object(answer)
-        if answer.is_success:
+        response = await self._post(payload)
+        if isinstance(response, httpx.Response) and _rejects_token(response):
+            # A token may be revoked before it expires. A new one shows whether the token or the account is the cause.
+            response = await self._post(payload)
+        if isinstance(response, ProviderDown):
+            return response
+        body = read_object(response)
+        if response.is_success:
             return Sent(str(body.get("name") or "") or None)
         code = _error_code(body)
-        said = body.get("error", {}).get("message") if isinstance(body.get("error"), dict) else None
-        return judge_answer(RULES, answer, code, f"{code}: {said}" if said else "")
+        text = body.get("error", {}).get("message") if isinstance(body.get("error"), dict) else None
+        return classify_response(RULES, response, code, f"{code}: {text}" if text else "")
 
     async def _post(self, payload: Mapping[str, Any]) -> httpx.Response | ProviderDown:
         token = await self._tokens.get()
         if not isinstance(token, str):
             return token
-        answer = await self._provider.post(self._url, json=payload, headers={"Authorization": f"Bearer {token}"})
-        if isinstance(answer, httpx.Response) and _refuses_token(answer):
+        response = await self._provider.post(self._url, json=payload, headers={"Authorization": f"Bearer {token}"})
+        if isinstance(response, httpx.Response) and _rejects_token(response):
             self._tokens.forget(token)
-        return answer
+        return response
 
 
 def _payload(delivery: Delivery) -> dict[str, Any]:
@@ -96,20 +96,20 @@ def _payload(delivery: Delivery) -> dict[str, Any]:
             "token": delivery.recipient,
             "notification": {"title": message.title, "body": message.body},
             "data": {**message.data, "channelSendId": delivery.key},
-            # FCM knows no idempotency key; the device does: a repeated message replaces the first on the screen.
+            # FCM has no idempotency key, but on the device a repeated message replaces the first.
             "android": {"priority": "HIGH", "notification": {"tag": delivery.key}},
             "apns": {"headers": {"apns-collapse-id": delivery.key, "apns-priority": "10"}},
         }
     }
 
 
-def _refuses_token(answer: httpx.Response) -> bool:
-    """Our access token. THIRD_PARTY_AUTH_ERROR is a 401 too, and about the keys that FCM has for APNs and Web Push."""
-    return answer.status_code == 401 and _error_code(read_object(answer)) is None
+def _rejects_token(response: httpx.Response) -> bool:
+    """Our access token is rejected. THIRD_PARTY_AUTH_ERROR, also a 401, is about the keys for APNs and Web Push."""
+    return response.status_code == 401 and _error_code(read_object(response)) is None
 
 
 def _error_code(body: Mapping[str, Any]) -> str | None:
-    """FCM's own code, from the details of Google's error; None when somebody before FCM answered."""
+    """FCM's own code, from the details of Google's error; None if FCM did not answer itself."""
     error = body.get("error")
     if not isinstance(error, dict):
         return None

@@ -1,4 +1,4 @@
-"""Which channels there are. A new one is a module beside this one and a line here: docs/adding-a-channel.md."""
+"""The channels. A new one is a module beside this one and a line here: docs/adding-a-channel.md."""
 
 from channel_dispatcher.channels.email import EMAIL
 from channel_dispatcher.channels.push import PUSH

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from pydantic import AnyHttpUrl, SecretStr, TypeAdapter, field_validator
 
-from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http
+from channel_dispatcher.channels.http import HttpProvider, classify_response, open_http
 from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.error_rules import ErrorClass, Rules
@@ -14,7 +14,7 @@ from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent
 from tablebell.messages import SlackMessage
 from tablebell.people import Channel
 
-# The webhook is a setting of ours, not an address: what is wrong with it or its channel is about us.
+# The webhook is our setting, not an address: an error of the webhook or its channel is a misconfiguration.
 # https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, "Handling errors"
 RULES = Rules(
     {
@@ -37,11 +37,11 @@ RULES = Rules(
         "5xx": ErrorClass.DOWN,  # rollup_error, server_error
     }
 )
-LONGEST_WORD = 60
+LONGEST_CODE = 60
 
 
 class SlackSettings(ChannelSettings):
-    slack_webhook_url: SecretStr  # whoever knows it may post
+    slack_webhook_url: SecretStr  # a secret: anyone with the URL can post
     slack_concurrency: Concurrency = 4
     slack_per_second: PerSecond | None = None
 
@@ -63,12 +63,14 @@ class SlackSender:
 
     async def send(self, delivery: Delivery) -> SendOutcome:
         message = SlackMessage.model_validate(delivery.message)
-        # Two people's notifications may read the same: the id tells a second message from a repeated one.
+        # Notifications of two people may have the same text: the id distinguishes them from a duplicate.
         metadata = {"event_type": "tablebell_notification", "event_payload": {"channelSendId": delivery.key}}
-        answer = await self._provider.post(self._url, json={"text": message.text, "metadata": metadata})
-        if isinstance(answer, ProviderDown):
-            return answer
-        return Sent() if answer.is_success else judge_answer(RULES, answer, answer.text.strip()[:LONGEST_WORD])
+        response = await self._provider.post(self._url, json={"text": message.text, "metadata": metadata})
+        if isinstance(response, ProviderDown):
+            return response
+        return (
+            Sent() if response.is_success else classify_response(RULES, response, response.text.strip()[:LONGEST_CODE])
+        )
 
 
 @asynccontextmanager

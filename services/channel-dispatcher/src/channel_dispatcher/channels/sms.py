@@ -1,4 +1,4 @@
-"""SMS by Twilio's Messages API, or one that is compatible."""
+"""SMS by Twilio's Messages API, or a compatible one."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from pydantic import AnyHttpUrl, Field, SecretStr
 
-from channel_dispatcher.channels.http import HttpProvider, judge_answer, open_http, read_object
+from channel_dispatcher.channels.http import HttpProvider, classify_response, open_http, read_object
 from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.error_rules import ErrorClass, Rules
@@ -16,10 +16,10 @@ from channel_dispatcher.outcome import ProviderDown, SendOutcome, Sent
 from tablebell.messages import SmsMessage
 from tablebell.people import Channel
 
-# https://www.twilio.com/docs/api/errors. Twilio adds codes now and then: one that is not here may be about us.
+# https://www.twilio.com/docs/api/errors. Twilio adds codes from time to time: an unknown one may be about our account.
 RULES = Rules(
     {
-        # This address.
+        # About this address.
         "400 21211": ErrorClass.DEAD_ADDRESS,  # Invalid 'To' Phone Number
         "400 21214": ErrorClass.DEAD_ADDRESS,  # 'To' phone number cannot be reached
         "400 21217": ErrorClass.DEAD_ADDRESS,  # Phone number does not appear to be valid
@@ -27,7 +27,7 @@ RULES = Rules(
         "400 21610": ErrorClass.DEAD_ADDRESS,  # Attempt to send to unsubscribed recipient: the person answered STOP
         "400 21614": ErrorClass.DEAD_ADDRESS,  # 'To' number is not a valid mobile number
         "400 21635": ErrorClass.DEAD_ADDRESS,  # 'To' number cannot be a landline
-        # This message.
+        # About this message.
         "400 21266": ErrorClass.REFUSED,  # 'To' and 'From' numbers cannot be the same
         "400 21602": ErrorClass.REFUSED,  # Message body is required
         "400 21604": ErrorClass.REFUSED,  # 'To' phone number is required
@@ -35,7 +35,7 @@ RULES = Rules(
         "400 21617": ErrorClass.REFUSED,  # The concatenated message body exceeds the 1600 character limit
         "400 21618": ErrorClass.REFUSED,  # The message body cannot be sent
         "400 21619": ErrorClass.REFUSED,  # A text message body or media urls must be specified
-        # Us: the sender, the account or its permissions; 21408 and 21612 for some destinations only.
+        # About our sender, account or permissions; 21408 and 21612 for some destinations only.
         "400 21212": ErrorClass.MISCONFIGURED,  # Invalid 'From' Number
         "400 21408": ErrorClass.MISCONFIGURED,  # Permission to send an SMS has not been enabled for the region
         "400 21601": ErrorClass.MISCONFIGURED,  # Phone number is not a valid SMS-capable inbound phone number
@@ -48,7 +48,7 @@ RULES = Rules(
         "401": ErrorClass.MISCONFIGURED,  # 20003 Authenticate
         "403": ErrorClass.MISCONFIGURED,  # 20403 Forbidden, 20005 Account not active
         "404": ErrorClass.MISCONFIGURED,  # 20404 Not found: no such account
-        # Now.
+        # Temporary.
         "400 21611": ErrorClass.THROTTLED,  # This 'From' number has exceeded the maximum number of queued messages
         "400 21730": ErrorClass.DOWN,  # System under maintenance. Please try again later.
         "408": ErrorClass.DOWN,
@@ -82,15 +82,15 @@ class SmsSender:
     async def send(self, delivery: Delivery) -> SendOutcome:
         message = SmsMessage.model_validate(delivery.message)
         form = {"To": delivery.recipient, "From": self._from, "Body": message.text}
-        # Creating a message is not idempotent, and Twilio knows no key. The header is for a gateway's logs.
-        answer = await self._provider.post(self._url, data=form, headers={"X-Channel-Send-Id": delivery.key})
-        if isinstance(answer, ProviderDown):
-            return answer
-        body = read_object(answer)
-        if answer.is_success:
+        # Twilio has no idempotency key. The header is for the logs of a gateway.
+        response = await self._provider.post(self._url, data=form, headers={"X-Channel-Send-Id": delivery.key})
+        if isinstance(response, ProviderDown):
+            return response
+        body = read_object(response)
+        if response.is_success:
             return Sent(str(body.get("sid") or "") or None)
-        code, said = body.get("code"), body.get("message")
-        return judge_answer(RULES, answer, code, f"{code}: {said}" if said else "")
+        code, text = body.get("code"), body.get("message")
+        return classify_response(RULES, response, code, f"{code}: {text}" if text else "")
 
 
 @asynccontextmanager

@@ -1,13 +1,13 @@
--- What the dispatcher does with L2. attempt_count is raised when a row is claimed, together with the row of its attempt,
--- so that both are on record before a provider is called; what turns out to be nobody's attempt is given back.
+-- The dispatcher's statements on L2. A claim raises attempt_count and inserts the attempt, so that both are committed
+-- before the provider is called. A result that does not count as an attempt lowers attempt_count again.
 
 -- name: claim_fair
--- In rounds: a claim visits the restaurants one after another, from where the last one stopped, and takes the same share
--- of each that has a row which can be claimed. A row waits as long as an earlier one of its person, reservation and channel
--- is open. Rows that it is too late or pointless to send are finished here. The first row of the answer tells how far the
--- round came and has no id.
--- $1 channel · $2 limit · $3 token · $4 lease · $5 the restaurant where the last round stopped · $6 how many attempts
--- there are · $7 how many restaurants to visit at most · $8 whether a lease that has ended may be taken over
+-- Round-robin over the restaurants: a claim continues after the restaurant where the last one stopped, and takes an equal
+-- share from each restaurant with claimable rows. A row waits while an earlier row of the same person, reservation and
+-- channel is open. Expired, withdrawn, exhausted and undeliverable rows are finished here. The first result row is a
+-- summary without an id: where the round stopped, and whether there is more to claim.
+-- $1 channel · $2 limit · $3 token · $4 lease · $5 last restaurant of the previous round · $6 maximum of attempts
+-- $7 maximum of restaurants to visit · $8 whether to take over expired leases
 WITH RECURSIVE visit AS (
     SELECT $5::bigint AS restaurant_id, NULL::timestamptz AS oldest, 0 AS number, false AS wrapped
     UNION ALL
@@ -22,16 +22,16 @@ WITH RECURSIVE visit AS (
                 LIMIT 1) AS ahead ON true
      WHERE visit.number < $7
        AND NOT (visit.wrapped AND coalesce(ahead.restaurant_id > $5, true))
-), able AS MATERIALIZED (
-    -- The restaurants with something to claim: one more than the limit tells that there is more.
-    SELECT ripe.restaurant_id, ripe.number
-      FROM (SELECT restaurant_id, number FROM visit WHERE oldest <= now() ORDER BY number) AS ripe
+), claimable AS MATERIALIZED (
+    -- Restaurants with claimable rows. One more than the limit shows that there is more to claim.
+    SELECT due_restaurant.restaurant_id, due_restaurant.number
+      FROM (SELECT restaurant_id, number FROM visit WHERE oldest <= now() ORDER BY number) AS due_restaurant
      CROSS JOIN LATERAL (
                SELECT
                  FROM notification_channel_send AS s
                 WHERE s.is_sent IS NULL
                   AND s.channel_type = $1
-                  AND s.restaurant_id = ripe.restaurant_id
+                  AND s.restaurant_id = due_restaurant.restaurant_id
                   AND s.next_attempt_at <= now()
                   AND (s.lease_until IS NULL OR ($8 AND s.lease_until <= now()))
                   AND NOT EXISTS (SELECT
@@ -44,10 +44,10 @@ WITH RECURSIVE visit AS (
                                      AND (before.aggregate_version, before.id) < (s.aggregate_version, s.id))
                 ORDER BY s.next_attempt_at, s.id
                 LIMIT 1) AS first
-     ORDER BY ripe.number
+     ORDER BY due_restaurant.number
      LIMIT $2 + 1
 ), picked AS MATERIALIZED (
-    SELECT restaurant_id, number FROM able ORDER BY number LIMIT $2
+    SELECT restaurant_id, number FROM claimable ORDER BY number LIMIT $2
 ), share AS MATERIALIZED (
     SELECT greatest(1, $2 / greatest(1, count(*))) AS rows FROM picked
 ), due AS MATERIALIZED (
@@ -60,9 +60,9 @@ WITH RECURSIVE visit AS (
                               WHERE dead.user_type = mine.user_type AND dead.user_id = mine.user_id
                                 AND dead.channel_type = mine.channel_type AND dead.address = mine.recipient
                                 AND dead.silences
-                                -- A row that became due after the mark was queued again by somebody who knows better.
+                                -- A row that became due after the mark was requeued by an operator: send it.
                                 AND dead.marked_at >= mine.next_attempt_at) THEN 'SKIPPED'
-           END AS settled
+           END AS final_outcome
       FROM picked
      CROSS JOIN LATERAL (
                SELECT s.*
@@ -86,8 +86,8 @@ WITH RECURSIVE visit AS (
 ), finished AS (
     UPDATE notification_channel_send AS s
        SET is_sent = false,
-           outcome = due.settled,
-           last_error = CASE due.settled
+           outcome = due.final_outcome,
+           last_error = CASE due.final_outcome
                             WHEN 'WITHDRAWN' THEN s.withdrawn_because
                             WHEN 'EXPIRED' THEN concat_ws('; ', s.last_error, 'too late to be sent')
                             WHEN 'SKIPPED' THEN 'the address is known to be undeliverable'
@@ -97,39 +97,39 @@ WITH RECURSIVE visit AS (
            lease_until = NULL,
            updated_at = now()
       FROM due
-     WHERE s.id = ANY (ARRAY(SELECT id FROM due WHERE settled IS NOT NULL)) AND s.id = due.id
+     WHERE s.id = ANY (ARRAY(SELECT id FROM due WHERE final_outcome IS NOT NULL)) AND s.id = due.id
 ), leased AS (
     UPDATE notification_channel_send
        SET lease_token = $3, lease_until = now() + $4, attempt_count = attempt_count + 1, updated_at = now()
-     WHERE id = ANY (ARRAY(SELECT id FROM due WHERE settled IS NULL))
+     WHERE id = ANY (ARRAY(SELECT id FROM due WHERE final_outcome IS NULL))
     RETURNING id, user_type, user_id, recipient, message, headers, attempt_count, created_at
-), begun AS (
+), new_attempt AS (
     INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt)
     SELECT id, $1, attempt_count FROM leased
     RETURNING id, channel_send_id
 )
-SELECT NULL::bigint AS id, NULL AS settled, NULL::bigint AS attempt_id, NULL AS user_type, NULL::bigint AS user_id,
+SELECT NULL::bigint AS id, NULL AS final_outcome, NULL::bigint AS attempt_id, NULL AS user_type, NULL::bigint AS user_id,
        NULL AS recipient, NULL::jsonb AS message, NULL::jsonb AS headers, NULL::integer AS attempt,
        NULL::timestamptz AS created_at,
        CASE WHEN (SELECT count(*) FROM picked) = $2
             THEN (SELECT restaurant_id FROM picked ORDER BY number DESC LIMIT 1)
             ELSE (SELECT restaurant_id FROM visit ORDER BY number DESC LIMIT 1)
-       END AS reached,
+       END AS last_restaurant,
        (SELECT max(number) FROM visit) >= $7
-           OR (SELECT count(*) FROM able) > $2
-           OR EXISTS (SELECT FROM due WHERE settled IS NOT NULL)  -- what waited for it can be claimed now
+           OR (SELECT count(*) FROM claimable) > $2
+           OR EXISTS (SELECT FROM due WHERE final_outcome IS NOT NULL)  -- rows that waited for them are claimable now
            OR coalesce((SELECT max(taken) FROM (SELECT count(*) AS taken FROM due GROUP BY number) AS shares)
                        >= (SELECT rows FROM share), false) AS more
 UNION ALL
-(SELECT due.id, due.settled, begun.id, leased.user_type, leased.user_id, leased.recipient, leased.message, leased.headers,
-        leased.attempt_count, leased.created_at, NULL, NULL
+(SELECT due.id, due.final_outcome, new_attempt.id, leased.user_type, leased.user_id, leased.recipient, leased.message,
+        leased.headers, leased.attempt_count, leased.created_at, NULL, NULL
    FROM due
    LEFT JOIN leased ON leased.id = due.id
-   LEFT JOIN begun ON begun.channel_send_id = due.id
+   LEFT JOIN new_attempt ON new_attempt.channel_send_id = due.id
   ORDER BY row_number() OVER (PARTITION BY due.number ORDER BY due.next_attempt_at, due.id), due.number)
 
 -- name: try_claim
--- What a claim writes for one row, to see whether the database refuses it. The caller rolls it back.
+-- The writes of a claim for one row, to test whether the database rejects it. The caller rolls back.
 -- $1 id
 WITH leased AS (
     UPDATE notification_channel_send
@@ -141,58 +141,58 @@ INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt)
 SELECT id, channel_type, attempt_count FROM leased
 
 -- name: extend_if_leased
--- $1 ids · $2 their tokens · $3 lease
+-- $1 ids · $2 lease tokens · $3 lease
 UPDATE notification_channel_send AS s
    SET lease_until = now() + $3
-  FROM unnest($1::bigint[], $2::uuid[]) AS held (id, token)
- WHERE s.id = ANY ($1) AND s.id = held.id AND s.lease_token = held.token
+  FROM unnest($1::bigint[], $2::uuid[]) AS leased (id, token)
+ WHERE s.id = ANY ($1) AND s.id = leased.id AND s.lease_token = leased.token
 RETURNING s.id
 
 -- name: record_if_leased
--- What became of the attempts. The attempt's own row says it in any case, for the trace; the send's row is written only
--- under the lease. A row that could be tried again only after its time is finished instead, and one that need not be sent
--- any more is withdrawn. `unblocks`: a later row of the same person, reservation and channel has waited for this one.
--- $1 ids · $2 their tokens · $3 attempts · $4 results · $5 errors · $6 the providers' ids · $7 pauses · $8 does the
--- attempt count · $9 is the address dead · $10 does its mark silence the person
-WITH told AS MATERIALIZED (
+-- Records the results of attempts. The attempt's row is always written, for the history; the send's row only if it still
+-- has the lease token. A row that would be due after its not_after is finished as EXPIRED, and a row withdrawn meanwhile as
+-- WITHDRAWN. `unblocks`: a later row of the same person, reservation and channel waited for this one.
+-- $1 ids · $2 lease tokens · $3 attempt ids · $4 results · $5 errors · $6 provider message ids · $7 pauses
+-- $8 whether the attempt counts · $9 whether the address is dead · $10 whether its mark has effect
+WITH given AS MATERIALIZED (
     SELECT *
       FROM unnest($1::bigint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::interval[],
                   $8::boolean[], $9::boolean[], $10::boolean[])
-           AS told (id, token, attempt_id, result, error, provider_message_id, pause, counts, address_is_dead, silences)
+           AS given (id, token, attempt_id, result, error, provider_message_id, pause, counts, address_is_dead, silences)
 ), attempts AS (
     UPDATE channel_send_attempt AS a
-       SET finished_at = clock_timestamp(), outcome = told.result, detail = told.error,
-           provider_message_id = told.provider_message_id
-      FROM told
-     WHERE a.id = ANY ($3) AND a.id = told.attempt_id
+       SET finished_at = clock_timestamp(), outcome = given.result, detail = given.error,
+           provider_message_id = given.provider_message_id
+      FROM given
+     WHERE a.id = ANY ($3) AND a.id = given.attempt_id
 ), recorded AS (
     UPDATE notification_channel_send AS s
-       SET is_sent = CASE WHEN told.result = 'SENT' THEN true
-                          WHEN told.result IN ('UNDELIVERABLE', 'EXHAUSTED') OR s.withdrawn_because IS NOT NULL
-                               OR now() + told.pause > s.not_after THEN false
+       SET is_sent = CASE WHEN given.result = 'SENT' THEN true
+                          WHEN given.result IN ('UNDELIVERABLE', 'EXHAUSTED') OR s.withdrawn_because IS NOT NULL
+                               OR now() + given.pause > s.not_after THEN false
                      END,
-           outcome = CASE WHEN told.result IN ('SENT', 'UNDELIVERABLE') THEN told.result
+           outcome = CASE WHEN given.result IN ('SENT', 'UNDELIVERABLE') THEN given.result
                           WHEN s.withdrawn_because IS NOT NULL THEN 'WITHDRAWN'
-                          WHEN told.result = 'EXHAUSTED' THEN told.result
-                          WHEN now() + told.pause > s.not_after THEN 'EXPIRED'
+                          WHEN given.result = 'EXHAUSTED' THEN given.result
+                          WHEN now() + given.pause > s.not_after THEN 'EXPIRED'
                      END,
-           sent_at = CASE WHEN told.result = 'SENT' THEN clock_timestamp() END,
-           attempt_count = s.attempt_count - CASE WHEN told.counts THEN 0 ELSE 1 END,
-           last_error = CASE WHEN told.result IN ('SENT', 'UNDELIVERABLE') THEN told.error
-                             ELSE coalesce(s.withdrawn_because, told.error)
+           sent_at = CASE WHEN given.result = 'SENT' THEN clock_timestamp() END,
+           attempt_count = s.attempt_count - CASE WHEN given.counts THEN 0 ELSE 1 END,
+           last_error = CASE WHEN given.result IN ('SENT', 'UNDELIVERABLE') THEN given.error
+                             ELSE coalesce(s.withdrawn_because, given.error)
                         END,
-           next_attempt_at = CASE WHEN told.pause > interval '0' THEN now() + told.pause ELSE s.next_attempt_at END,
-           first_due_at = CASE WHEN told.pause > interval '0' THEN coalesce(s.first_due_at, s.next_attempt_at)
+           next_attempt_at = CASE WHEN given.pause > interval '0' THEN now() + given.pause ELSE s.next_attempt_at END,
+           first_due_at = CASE WHEN given.pause > interval '0' THEN coalesce(s.first_due_at, s.next_attempt_at)
                                ELSE s.first_due_at
                           END,
-           provider_message_id = told.provider_message_id,
+           provider_message_id = given.provider_message_id,
            lease_token = NULL,
            lease_until = NULL,
            updated_at = now()
-      FROM told
-     WHERE s.id = ANY ($1) AND s.id = told.id AND s.lease_token = told.token
+      FROM given
+     WHERE s.id = ANY ($1) AND s.id = given.id AND s.lease_token = given.token
     RETURNING s.id, s.user_type, s.user_id, s.channel_type, s.reservation_id, s.aggregate_version, s.recipient, s.is_sent,
-              s.outcome, told.error, told.result, told.address_is_dead, told.silences
+              s.outcome, given.error, given.result, given.address_is_dead, given.silences
 ), dead AS (
     INSERT INTO undeliverable_address AS known (user_type, user_id, channel_type, address, reason, silences)
     SELECT DISTINCT ON (user_type, user_id, channel_type) user_type, user_id, channel_type, recipient, error, silences
@@ -234,11 +234,11 @@ SELECT count_addresses($1)
 SELECT count(*) FROM undeliverable_address WHERE channel_type = $1 AND marked_at > now() - $2::interval
 
 -- name: purge_marks
--- After so long an address is worth another try. $1 retention
+-- Expired marks: the address may be valid again. $1 retention
 DELETE FROM undeliverable_address WHERE marked_at < now() - $1::interval
 
 -- name: skip_channel
--- Finish what is open for a channel that is switched off.
+-- Finishes the due rows of a disabled channel.
 -- $1 channel · $2 reason · $3 limit
 UPDATE notification_channel_send
    SET is_sent = false, outcome = 'SKIPPED', last_error = $2, lease_token = NULL, lease_until = NULL, updated_at = now()
@@ -255,8 +255,8 @@ UPDATE notification_channel_send
 RETURNING id
 
 -- name: measure_channels
--- For a scrape: how long the oldest due row of each channel has been due, how long ago the oldest open row was first due
--- (a row that is put off again and again is never due), and how many rows were withdrawn.
+-- Gauges per channel: the age of the oldest due row, the age of the oldest open row since it was first due (retries move
+-- next_attempt_at, not first_due_at), and the number of withdrawn rows.
 -- $1 channels
 SELECT channel_type,
        (SELECT extract(epoch FROM greatest(now() - s.next_attempt_at, interval '0'))::float

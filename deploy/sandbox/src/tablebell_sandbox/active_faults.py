@@ -1,4 +1,4 @@
-"""Which faults are on right now, and whether the message at hand is struck by one."""
+"""The active faults of each channel, and their effect on each message."""
 
 import random
 import time
@@ -12,7 +12,7 @@ from tablebell_sandbox.faults import Delay, Fault, OccasionalFault, Refuse, Stag
 
 @dataclass(frozen=True, slots=True)
 class FaultEffect:
-    """Wait `delay` seconds, then answer with the fault, or normally if there is none."""
+    """Wait `delay` seconds, then respond with the fault, or normally without one."""
 
     delay: float = 0.0
     fault: Fault | None = None
@@ -22,28 +22,28 @@ NO_FAULT = FaultEffect()
 
 
 @dataclass(slots=True)
-class _Active:
+class _ActiveFault:
     fault: Fault
     remaining: int | None
     ends_at: float | None
 
-    def over(self, now: float) -> bool:
+    def has_ended(self, now: float) -> bool:
         return self.remaining == 0 or (self.ends_at is not None and now >= self.ends_at)
 
 
-class FaultBoard:
+class ActiveFaults:
     def __init__(
         self, chance: Callable[[], float] = random.random, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._chance = chance
         self._clock = clock
-        self._active: dict[Channel, list[_Active]] = {channel: [] for channel in Channel}
+        self._active: dict[Channel, list[_ActiveFault]] = {channel: [] for channel in Channel}
 
     def set(self, channel: Channel, faults: Sequence[Fault]) -> None:
         """Replaces the channel's faults; their counts and clocks start now."""
         now = self._clock()
         self._active[channel] = [
-            _Active(
+            _ActiveFault(
                 fault,
                 remaining=fault.count if isinstance(fault, OccasionalFault) else None,
                 ends_at=None if fault.for_seconds is None else now + fault.for_seconds,
@@ -52,16 +52,16 @@ class FaultBoard:
         ]
 
     def take(self, channel: Channel, to: Collection[str] = (), stage: Stage = "data") -> FaultEffect:
-        """Decides about one message, and uses up one of each fault's `count` that took part.
+        """Returns the effect on one message, and decrements the `count` of each fault that applied.
 
-        In the order given: delays add up, and the first fault of another kind is the answer.
+        Faults apply in their order: delays add up, and the first fault of another kind is the response.
         """
         if not self._active[channel]:
             return NO_FAULT
         delay = 0.0
         for active in self._current(channel):
             fault = active.fault
-            if not isinstance(fault, OccasionalFault) or not fault.strikes_at(stage):
+            if not isinstance(fault, OccasionalFault) or not fault.applies_at(stage):
                 continue
             if fault.match is not None and not any(fault.match in address for address in to):
                 continue
@@ -76,12 +76,12 @@ class FaultBoard:
         return FaultEffect(delay)
 
     def outage(self, channel: Channel) -> Refuse | None:
-        """The outage that lasts longest, if the channel's port should be closed now."""
+        """The longest active outage of the channel's port, if any."""
         outages = [each.fault for each in self._current(channel) if isinstance(each.fault, Refuse)]
         return max(outages, key=lambda each: each.for_seconds or float("inf"), default=None)
 
     def describe(self, channel: Channel) -> list[dict[str, Any]]:
-        """The faults still on, as they were given, with what is left of their counts and times."""
+        """The active faults as they were set, with the remaining counts and times."""
         now = self._clock()
         described = []
         for active in self._current(channel):
@@ -93,7 +93,7 @@ class FaultBoard:
             described.append(entry)
         return described
 
-    def _current(self, channel: Channel) -> list[_Active]:
+    def _current(self, channel: Channel) -> list[_ActiveFault]:
         now = self._clock()
-        self._active[channel] = [active for active in self._active[channel] if not active.over(now)]
+        self._active[channel] = [active for active in self._active[channel] if not active.has_ended(now)]
         return self._active[channel]

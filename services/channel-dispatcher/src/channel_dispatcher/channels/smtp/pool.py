@@ -1,4 +1,4 @@
-"""Kept SMTP connections: a mail takes one that is idle, or opens one; who uses it decides whether it is kept."""
+"""A pool of SMTP connections. A mail takes an idle one or opens one; the caller returns it if it is still usable."""
 
 import asyncio
 import contextlib
@@ -10,16 +10,16 @@ from urllib.parse import unquote, urlsplit
 
 from aiosmtplib import SMTP, SMTPHeloError
 
-from channel_dispatcher.smtp.pipelined import ConnectionLost, PipelinedSmtp
+from channel_dispatcher.channels.smtp.pipelined import ConnectionLost, PipelinedSmtp
 
-# Servers close idle connections after minutes; asking one that is about to be closed costs a second try.
+# Servers close idle connections after minutes; using one that is about to close costs a second try.
 LONGEST_IDLE = 60.0
 SCHEMES = ("smtp", "smtp+starttls", "smtps")
 
 
 @dataclass(frozen=True, slots=True)
 class SmtpServer:
-    """smtp:// uses STARTTLS when it is offered, smtp+starttls:// insists on it, smtps:// encrypts from the start."""
+    """smtp:// uses STARTTLS if offered, smtp+starttls:// requires it, smtps:// is TLS from the start."""
 
     host: str
     port: int
@@ -29,7 +29,7 @@ class SmtpServer:
     starttls: bool | None
     tls: ssl.SSLContext
     timeout: float
-    """For a connection to be made, and for a whole mail."""
+    """In seconds, for connecting and for a whole mail."""
 
     @classmethod
     def from_url(cls, url: str, *, ca_file: str | None, timeout: float) -> Self:
@@ -55,20 +55,20 @@ class SmtpPool:
         self._hostname = hostname
         self._idle: list[tuple[float, PipelinedSmtp]] = []
 
-    async def take(self) -> tuple[PipelinedSmtp, bool]:
-        """A line, and whether it has been used before: such a one may turn out to be closed."""
+    async def acquire(self) -> tuple[PipelinedSmtp, bool]:
+        """Returns a connection, and whether it was used before: the server may have closed such a one."""
         oldest = time.monotonic() - LONGEST_IDLE
         while self._idle:
-            since, line = self._idle.pop()
-            if line.is_open and since > oldest:
-                return line, True
-            line.close()
+            since, connection = self._idle.pop()
+            if connection.is_open and since > oldest:
+                return connection, True
+            connection.close()
         return await self.connect(), False
 
     async def connect(self) -> PipelinedSmtp:
-        """Raises what aiosmtplib raises."""
+        """Raises the exceptions of aiosmtplib."""
         server = self._server
-        connection = SMTP(
+        client = SMTP(
             hostname=server.host,
             port=server.port,
             username=server.username,
@@ -79,23 +79,23 @@ class SmtpPool:
             timeout=server.timeout,
             local_hostname=self._hostname,
         )
-        await connection.connect()
-        if connection.is_ehlo_or_helo_needed:
+        await client.connect()
+        if client.is_ehlo_or_helo_needed:
             try:
-                await connection.ehlo()
+                await client.ehlo()
             except SMTPHeloError:
-                await connection.helo()
-        return PipelinedSmtp(connection)
+                await client.helo()
+        return PipelinedSmtp(client)
 
-    def give_back(self, line: PipelinedSmtp) -> None:
-        if line.is_open:
-            self._idle.append((time.monotonic(), line))
+    def release(self, connection: PipelinedSmtp) -> None:
+        if connection.is_open:
+            self._idle.append((time.monotonic(), connection))
 
     async def close(self) -> None:
-        """Say goodbye where somebody listens."""
+        """Sends QUIT on the open connections and closes them."""
         while self._idle:
-            _, line = self._idle.pop()
+            _, connection = self._idle.pop()
             with contextlib.suppress(ConnectionLost, TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await line.quit()
-            line.close()
+                    await connection.quit()
+            connection.close()

@@ -1,4 +1,4 @@
-"""Google's access tokens for a service account: signed for, fetched, and kept until shortly before they expire."""
+"""Google access tokens for a service account, cached until shortly before they expire."""
 
 import asyncio
 import time
@@ -15,12 +15,12 @@ from channel_dispatcher.outcome import ProviderDown
 SCOPE = "https://www.googleapis.com/auth/firebase.messaging"
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 ASSERTION_SECONDS = 3600
-# A token that expires on its way is a refused message.
+# A token must not expire on its way to the provider.
 MARGIN_SECONDS = 60.0
 
 
 class InvalidServiceAccount(ValueError):
-    """The file is not a service account's."""
+    """The file is not a service account's key file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,35 +51,35 @@ class AccessTokens:
         self._account = account
         self._provider = provider
         self._token: str | None = None
-        self._good_until = 0.0
-        self._fetching = asyncio.Lock()
+        self._valid_until = 0.0
+        self._lock = asyncio.Lock()
 
     async def get(self) -> str | ProviderDown:
-        """A token, or why there is none. However many ask at once, one request is made."""
-        async with self._fetching:
-            if self._token is not None and time.monotonic() < self._good_until:
+        """Returns a token, or the reason for its absence. Concurrent callers share one request."""
+        async with self._lock:
+            if self._token is not None and time.monotonic() < self._valid_until:
                 return self._token
             return await self._fetch()
 
     def forget(self, token: str) -> None:
-        """It was refused: the next one to ask gets another."""
+        """Discards a rejected token, so that the next `get` fetches another."""
         if token == self._token:
             self._token = None
 
     async def _fetch(self) -> str | ProviderDown:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         form = {"grant_type": GRANT, "assertion": self._account.assertion(int(time.time()))}
-        answer = await self._provider.post(self._account.token_uri, data=form)
-        if isinstance(answer, ProviderDown):
-            return replace(answer, reason=f"no access token: {answer.reason}", certain=True)
-        body = read_object(answer)
+        response = await self._provider.post(self._account.token_uri, data=form)
+        if isinstance(response, ProviderDown):
+            return replace(response, reason=f"no access token: {response.reason}", certain=True)
+        body = read_object(response)
         token = body.get("access_token")
-        if not answer.is_success or not isinstance(token, str):
-            # 4xx: they know us and say no. Otherwise their token endpoint is down. Neither is about a message.
-            said = body.get("error_description") or body.get("error") or ""
-            reason = f"no access token: HTTP {answer.status_code} {said}"
-            needs_operator = answer.is_client_error and answer.status_code not in (408, 429)
+        if not response.is_success or not isinstance(token, str):
+            # 4xx: our credentials are rejected. Otherwise the token endpoint is down. No message is the cause.
+            detail = body.get("error_description") or body.get("error") or ""
+            reason = f"no access token: HTTP {response.status_code} {detail}"
+            needs_operator = response.is_client_error and response.status_code not in (408, 429)
             return ProviderDown(reason, needs_operator=needs_operator, certain=True)
         lifetime = float(body.get("expires_in", ASSERTION_SECONDS))
-        self._token, self._good_until = token, asked + max(lifetime - MARGIN_SECONDS, lifetime / 2)
+        self._token, self._valid_until = token, requested_at + max(lifetime - MARGIN_SECONDS, lifetime / 2)
         return token

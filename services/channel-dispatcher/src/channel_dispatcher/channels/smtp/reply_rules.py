@@ -1,8 +1,8 @@
-"""What an SMTP server's reply means, by the stage it came at. Pure.
+"""Classifies the replies of an SMTP server by the stage of the conversation. Pure.
 
 RFC 5321 for the reply codes, RFC 3463 and the IANA registry of enhanced status codes for X.Y.Z, RFC 4954 for AUTH,
-RFC 7372 for what is wrong with our mail's authentication. The stage matters: a refusal of RCPT can be about the
-mailbox, one of MAIL never is, and one after DATA is about the contents.
+RFC 7372 for failed authentication of our mail. The stage matters: a rejection of RCPT can be about the mailbox, one of
+MAIL never is, and one after DATA is about the contents.
 """
 
 import re
@@ -11,7 +11,7 @@ from channel_dispatcher.error_rules import ErrorClass, Rules, code_class
 from channel_dispatcher.outcome import SendOutcome
 
 BEFORE_MAIL = ("CONNECT", "AUTH")
-# X.Y.Z where Y is 0 or 5 (protocol) names no cause; so do replies without X.Y.Z. Then the words decide.
+# X.Y.Z with Y = 0 or 5 (protocol) names no cause. Then, and without X.Y.Z, the text decides.
 ENHANCED = re.compile(r"([45])\.(\d{1,3})\.(\d{1,3})\b")
 UNSPECIFIC = ("0", "5")
 NAMES_MAILBOX = re.compile(
@@ -33,7 +33,7 @@ RULES = Rules(
         "AUTH 432": ErrorClass.MISCONFIGURED,  # 4.7.12 A password transition is needed
         "AUTH 4xx": ErrorClass.DOWN,  # 454 4.7.0 Temporary authentication failure
         "AUTH 5xx": ErrorClass.MISCONFIGURED,  # 535 5.7.8 Authentication credentials invalid
-        # About us, at any stage: what is wrong with the sender, or with the authentication of its mails.
+        # About us, at any stage: our sender, or the authentication of our mails.
         "5.1.7": ErrorClass.MISCONFIGURED,  # Bad sender's mailbox address syntax
         "5.1.8": ErrorClass.MISCONFIGURED,  # Bad sender's system address
         "5.7.20": ErrorClass.MISCONFIGURED,  # No passing DKIM signature found
@@ -51,23 +51,23 @@ RULES = Rules(
         "5.2.3": ErrorClass.REFUSED,  # Message length exceeds administrative limit
         "5.3.4": ErrorClass.REFUSED,  # Message too big for system
         "5.6": ErrorClass.REFUSED,  # Content or media; 5.6.7 Non-ASCII addresses not permitted
-        # About the server: these are no different for other messages.
+        # About the server: other messages get the same reply.
         "421": ErrorClass.DOWN,  # Service not available, closing transmission channel
         "4.3": ErrorClass.DOWN,  # Mail system status
         "5.3": ErrorClass.DOWN,
-        # MAIL: nothing of the recipient has been said, so a refusal is about our sender.
+        # MAIL: the server does not know the recipient yet, so a rejection is about our sender.
         "MAIL 552": ErrorClass.REFUSED,  # Message size exceeds fixed limit
         "MAIL 555": ErrorClass.REFUSED,  # Parameters not recognized
         "MAIL 4xx": ErrorClass.DOWN,
         "MAIL 5xx": ErrorClass.MISCONFIGURED,
-        # RCPT: the mailbox, if that is what the reply names; else our permission to send there.
+        # RCPT: about the mailbox if the reply names it, otherwise about our permission to send there.
         "RCPT 5.1.9": ErrorClass.REFUSED,  # Message relayed to non-compliant mailer
         "RCPT 5.1": ErrorClass.DEAD_ADDRESS,  # 5.1.1 Bad destination mailbox address, 5.1.2 Bad destination system
         "RCPT 5.2.1": ErrorClass.DEAD_ADDRESS,  # Mailbox disabled, not accepting messages
-        "RCPT names the mailbox": ErrorClass.DEAD_ADDRESS,  # 550 without a telling X.Y.Z: "no such user"
+        "RCPT names the mailbox": ErrorClass.DEAD_ADDRESS,  # 550 without a specific X.Y.Z: "no such user"
         "RCPT 4.1": ErrorClass.RETRY,
         "RCPT 4.2": ErrorClass.RETRY,  # 4.2.1 Mailbox disabled, 4.2.2 Mailbox full
-        "RCPT 4.4": ErrorClass.RETRY,  # the way to that recipient's host
+        "RCPT 4.4": ErrorClass.RETRY,  # routing to that recipient's host
         "RCPT 450": ErrorClass.RETRY,  # Mailbox unavailable: busy, or blocked for policy reasons (greylisting)
         "RCPT 4xx": ErrorClass.DOWN,  # 451 Local error in processing, 452 Insufficient system storage
         "RCPT 5.2": ErrorClass.RETRY,  # 5.2.2 Mailbox full
@@ -76,7 +76,7 @@ RULES = Rules(
         "RCPT 501": ErrorClass.REFUSED,  # Syntax error in parameters
         "RCPT 556": ErrorClass.REFUSED,  # Domain does not accept mail
         "RCPT 5xx": ErrorClass.MISCONFIGURED,  # 550 5.7.1 relay not permitted, 554 blocked
-        # DATA and BDAT: the contents. A spam refusal says nothing of the mailbox.
+        # DATA and BDAT: about the contents. A rejection as spam is not about the mailbox.
         "DATA 4.2": ErrorClass.RETRY,
         "DATA 4xx": ErrorClass.DOWN,  # 451 Local error in processing
         "DATA 5.2": ErrorClass.RETRY,  # 5.2.2 Mailbox full
@@ -86,8 +86,8 @@ RULES = Rules(
 )
 
 
-def judge_reply(stage: str, code: int, text: str) -> SendOutcome:
-    """`stage` is CONNECT, AUTH, MAIL, RCPT or DATA. The most telling key comes first."""
+def classify_reply(stage: str, code: int, text: str) -> SendOutcome:
+    """`stage` is CONNECT, AUTH, MAIL, RCPT or DATA. Keys go from specific to general."""
     keys = [f"{stage} {code}", f"{stage} {code_class(code)}"]
     if stage not in BEFORE_MAIL:
         enhanced = ENHANCED.match(text)
@@ -99,4 +99,4 @@ def judge_reply(stage: str, code: int, text: str) -> SendOutcome:
         else:
             named = code in MAILBOX_CODES and NAMES_MAILBOX.search(text) and not NAMES_US.search(text)
             keys = [f"{stage} names the mailbox" if named else "", str(code), *keys]
-    return RULES.judge(*keys, reason=f"{stage}: {code} {text}", certain=stage in BEFORE_MAIL)
+    return RULES.classify(*keys, reason=f"{stage}: {code} {text}", certain=stage in BEFORE_MAIL)

@@ -1,1 +1,0 @@
-"""SMTP: building a message, pipelined conversations, a pool of connections."""
