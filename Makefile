@@ -6,9 +6,10 @@
 BOOTSTRAP := deploy/local/bootstrap
 PYTHON := .venv/bin/python
 STACK := $(PYTHON) -m tablebell_local
-SOURCES := $(wildcard shared/src services/*/src deploy/*/src bench chaos)
+TOOLS := $(PYTHON) -m tablebell_tools
+SOURCES := $(wildcard shared/src services/*/src deploy/*/src tools/src bench chaos)
 # Each by itself: two suites may have modules of one name.
-SUITES := $(wildcard shared/tests services/*/tests deploy/*/tests tests)
+SUITES := $(wildcard shared/tests services/*/tests deploy/*/tests tools/tests tests)
 SCRIPTS := $(BOOTSTRAP) .ci/run
 
 # docker or local; without it, docker where an engine answers, otherwise local.
@@ -34,25 +35,25 @@ logs: some-python ## Show the logs (PART=event-relay, FOLLOW=1, LINES=50)
 
 .PHONY: demo
 demo: python ## Start everything and show how one reservation reaches everyone (SCALE=…, MODE=…)
-	@$(STACK) demo $(addprefix --scale ,$(SCALE))
+	@$(TOOLS) demo $(addprefix --scale ,$(SCALE))
 
 ##@ Working with it
 
 .PHONY: token
 token: some-python ## Print a token for a demo person (AS=restaurant_user:50, customer:5, admin_user:1, agency_user:70)
-	@$(STACK) token "$(if $(filter default,$(origin AS)),,$(AS))"
+	@$(TOOLS) token "$(if $(filter default,$(origin AS)),,$(AS))"
 
 .PHONY: env
 env: some-python ## Print the running system's addresses: eval "$(make -s env)"
-	@$(STACK) env
+	@$(TOOLS) env
 
 .PHONY: audit
 audit: some-python ## Check that nothing was lost between the levels (HOURS=24)
-	@$(STACK) audit $(if $(HOURS),--hours $(HOURS))
+	@$(TOOLS) audit $(if $(HOURS),--hours $(HOURS))
 
 .PHONY: republish
 republish: some-python ## Publish events again, or move dead messages back; alone: how (UNHANDLED=1, DEAD=1, SINCE=1h, DRY=1)
-	@$(STACK) republish $(if $(SINCE),--since "$(SINCE)") $(if $(EVENT),--event "$(EVENT)") $(if $(TYPE),--type "$(TYPE)") \
+	@$(TOOLS) republish $(if $(SINCE),--since "$(SINCE)") $(if $(EVENT),--event "$(EVENT)") $(if $(TYPE),--type "$(TYPE)") \
 	  $(if $(UNHANDLED),--unhandled) $(if $(DEAD),--dead) $(if $(ERROR),--error "$(ERROR)") $(if $(DRY),--dry-run)
 
 .PHONY: migrate
@@ -67,11 +68,11 @@ setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and 
 
 .PHONY: test
 test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
-	@$(STACK) test -- $(ARGS)
+	@$(TOOLS) test -- $(ARGS)
 
 .PHONY: bench
 bench: python ## Measure every hop beside its raw ceiling (ONLY=relay)
-	@$(STACK) bench $(ONLY)
+	@$(TOOLS) bench $(ONLY)
 
 .PHONY: chaos
 chaos: python ## Kill and restart everything under load, then check that nothing was lost (DURATION=60, RATE=20, SEED=7)

@@ -8,9 +8,9 @@ import time
 from chaos.environment import open_environment
 from chaos.run import Run
 from chaos.screen import Screen
-from tablebell_local.audit import report
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
+from tablebell_tools.audit import report
 
 
 async def judge(options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
 PATIENCE = 90.0
 PAUSE = 0.2

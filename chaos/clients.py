@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from chaos.api_client import ApiClient, NoAnswer
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
 PAUSE = 0.3
 

@@ -9,7 +9,7 @@ from tablebell_local.progress import Progress
 from tablebell_local.service import Service
 from tablebell_local.stack import together
 from tablebell_local.system import System
-from tablebell_local.unlimited import UNLIMITED
+from tablebell_tools.unlimited import UNLIMITED
 
 SCALE = {
     "reservation-api": 2,

@@ -16,7 +16,7 @@ from chaos.load import Load
 from chaos.people import People, settle_people
 from chaos.screen import Screen
 from chaos.store import Connection
-from tablebell_local.audit.check import Finding, audit
+from tablebell_tools.audit.check import Finding, audit
 
 PROGRESS_EVERY = 5.0
 QUIET_LIMIT = 180.0

@@ -16,7 +16,7 @@ from chaos.api_client import ApiClient
 from chaos.clients import Client
 from chaos.load import Load
 from chaos.store import Connection, Row
-from tablebell_local.audit.check import Check, Finding
+from tablebell_tools.audit.check import Check, Finding
 
 CHANNELS = ("EMAIL", "SMS", "PUSH", "SLACK")
 KEY = re.compile(r"<?(\d+)-")  # the providers know a send by its id and the moment when it was made

@@ -12,7 +12,7 @@ from tests.e2e.harness import Table
 
 from tablebell_local.instance import Instance
 from tablebell_local.system import System
-from tablebell_local.unlimited import UNLIMITED
+from tablebell_tools.unlimited import UNLIMITED
 
 INSTANCE = "test-e2e"
 # A killed worker's rows are free again after its lease: the tests wait for that.

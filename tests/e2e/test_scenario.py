@@ -12,8 +12,8 @@ from tests.e2e.conftest import start_what_is_missing
 from tests.e2e.harness import CUSTOMER, EVERYONE, STAFF, Table
 
 from tablebell.testing import eventually
-from tablebell_local.audit.check import audit
-from tablebell_local.demo.sockets import Sockets, open_sockets
+from tablebell_tools.audit.check import audit
+from tablebell_tools.demo.sockets import Sockets, open_sockets
 
 # The first test of a session starts the whole system.
 pytestmark = pytest.mark.timeout(120)

@@ -10,7 +10,7 @@ from tests.e2e.harness import STAFF, Table
 
 from tablebell.testing import eventually
 from tablebell.testing.chromium import Chromium, Tab, chromium_process, open_chromium
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -16,7 +16,7 @@ from bench.running import Running, running_system
 from tablebell.testing import Servers, eventually
 from tablebell.testing.collector import Collector, collecting
 from tablebell.topology import EVENT_QUEUES
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
 pytestmark = pytest.mark.timeout(120)
 

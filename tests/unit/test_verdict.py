@@ -11,7 +11,7 @@ from chaos.load import Ask, Decision, Load
 from chaos.people import People, Restaurant
 from chaos.verdict import Inbox, judge_browsers, judge_decisions, judge_deliveries, judge_order, judge_requests
 
-from tablebell_local.audit.check import Finding
+from tablebell_tools.audit.check import Finding
 
 SLOT = datetime(2030, 1, 1, 20, tzinfo=UTC)
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tablebell_local import exports, logfiles, status, testrun
+from tablebell_local import logfiles, status
 from tablebell_local.failure import Failure
 from tablebell_local.instance import Instance
 from tablebell_local.progress import Progress
+from tablebell_local.shared_servers import start_servers, stop_everything
 from tablebell_local.system import System
 
 
@@ -28,25 +29,11 @@ class Local:
         asyncio.run(run())
 
     def servers(self) -> None:
-        async def run() -> None:
-            async with self._instance.locked():
-                testrun.keep(self._instance, kept=True)
-                self._system.stack.programs.ensure()
-                with Progress() as board:
-                    self._system.stack.prepare(self._system.stack.servers, board)
-                    await self._system.stack.servers_up(board)
-
-        asyncio.run(run())
+        asyncio.run(start_servers(self._system.stack, keep=True))
 
     def down(self) -> None:
-        async def run() -> None:
-            async with self._instance.locked():
-                testrun.keep(self._instance, kept=False)
-                with Progress() as board:
-                    await self._system.stack.down(board)
-
         if self._instance.directory.exists():
-            asyncio.run(run())
+            asyncio.run(stop_everything(self._system.stack))
 
     def status(self) -> bool:
         """Shows what runs, and tells whether everything does and is well."""
@@ -61,7 +48,17 @@ class Local:
             logfiles.follow(paths)
 
     def addresses(self) -> dict[str, str]:
-        return exports.addresses(self._system)
+        system = self._system
+        stopped = [part.name for part in system.present() if not part.pids()]
+        if stopped:
+            raise Failure(f"the system is not up: {', '.join(stopped)} not running. Start it with `make up`")
+        return {
+            "DATABASE_URL": system.stack.replication.url(),
+            "AMQP_URL": system.amqp_url,
+            "API_URL": f"http://127.0.0.1:{system.port('reservation-api')}",
+            "WS_URL": f"ws://127.0.0.1:{system.port('ws-gateway')}",
+            "SANDBOX_URL": f"http://127.0.0.1:{system.port('sandbox')}",
+        }
 
     def database_url(self) -> str:
         """The database is there to be looked at also while a service is not."""

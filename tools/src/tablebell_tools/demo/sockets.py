@@ -10,8 +10,8 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from tablebell_local import tokens
 from tablebell_local.failure import Failure
+from tablebell_tools import tokens
 
 
 @dataclass(frozen=True)

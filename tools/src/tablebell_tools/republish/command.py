@@ -13,9 +13,9 @@ from tablebell.postgres import connect
 from tablebell.rabbit import open_broker
 from tablebell.topology import DEAD_QUEUE
 from tablebell_local.failure import Failure
-from tablebell_local.republish.dead_letters import move_dead_letters
-from tablebell_local.republish.events import republish_events
-from tablebell_local.republish.selection import Outcome, Selection
+from tablebell_tools.republish.dead_letters import move_dead_letters
+from tablebell_tools.republish.events import republish_events
+from tablebell_tools.republish.selection import Outcome, Selection
 
 SERVICE = "republish"
 

@@ -10,11 +10,11 @@ from typing import Any
 import asyncpg
 import httpx
 
-from tablebell_local import tokens
-from tablebell_local.demo.journey import Journey
-from tablebell_local.demo.screen import Screen
-from tablebell_local.demo.sockets import Sockets, open_sockets
 from tablebell_local.failure import Failure
+from tablebell_tools import tokens
+from tablebell_tools.demo.journey import Journey
+from tablebell_tools.demo.screen import Screen
+from tablebell_tools.demo.sockets import Sockets, open_sockets
 
 CUSTOMER, STAFF, COLLEAGUE = "customer:5", "restaurant_user:50", "restaurant_user:51"
 PEOPLE = (CUSTOMER, STAFF, COLLEAGUE, "restaurant_user:52", "admin_user:1", "admin_user:2", "agency_user:70")

@@ -4,7 +4,7 @@ import jwt
 import pytest
 
 from tablebell_local.failure import Failure
-from tablebell_local.tokens import issue
+from tablebell_tools.tokens import issue
 
 SECRET = "s" * 43
 

@@ -6,9 +6,9 @@ import asyncpg
 
 from tablebell.postgres import Connection
 from tablebell.sqlfile import load_queries
-from tablebell_local.republish.selection import Selection
+from tablebell_tools.republish.selection import Selection
 
-SQL = load_queries("tablebell_local.republish", "sql", "queries.sql")
+SQL = load_queries("tablebell_tools.republish", "sql", "queries.sql")
 
 
 async def find_published(

@@ -14,9 +14,9 @@ from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool
 from tablebell.testing import Database
 from tablebell_local.failure import Failure
-from tablebell_local.republish import store
-from tablebell_local.republish.events import BATCH, republish_events
-from tablebell_local.republish.selection import Outcome, Selection, parse_duration
+from tablebell_tools.republish import store
+from tablebell_tools.republish.events import BATCH, republish_events
+from tablebell_tools.republish.selection import Outcome, Selection, parse_duration
 
 DAY = timedelta(days=1)
 PUBLISHED = "UPDATE event_outbox SET status = 'PUBLISHED', published_at = now() - $2::interval WHERE id = ANY ($1)"
@@ -146,7 +146,7 @@ async def test_of_one_key_the_newest_is_published_again(pool: Pool) -> None:
 def command(database: Database, *arguments: str, amqp: SecretStr | None = None) -> subprocess.CompletedProcess[str]:
     url = ["--url", database.url.get_secret_value()]
     broker = ["--amqp", amqp.get_secret_value()] if amqp else []
-    whole = [sys.executable, "-m", "tablebell_local", "republish", *arguments, *url, *broker]
+    whole = [sys.executable, "-m", "tablebell_tools", "republish", *arguments, *url, *broker]
     return subprocess.run(whole, capture_output=True, text=True, check=False)
 
 
@@ -163,7 +163,7 @@ async def test_the_command_says_what_it_did_or_would_do(database: Database, pool
 
 
 def test_without_a_filter_the_command_explains_itself() -> None:
-    whole = [sys.executable, "-m", "tablebell_local", "republish"]
+    whole = [sys.executable, "-m", "tablebell_tools", "republish"]
     done = subprocess.run(whole, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     for name in ("SINCE=", "EVENT=", "TYPE=", "UNHANDLED=1", "DEAD=1", "ERROR=", "DRY=1", "examples:"):

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tablebell_local.audit.check import Finding
+from tablebell_tools.audit.check import Finding
 
 
 def show(findings: Sequence[Finding], console: Console) -> None:

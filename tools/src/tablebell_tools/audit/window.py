@@ -15,7 +15,7 @@ from tablebell.sqlfile import load_queries
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
-POSITIONS = load_queries("tablebell_local.audit", "sql", "positions.sql")
+POSITIONS = load_queries("tablebell_tools.audit", "sql", "positions.sql")
 
 LARGEST_ID = 2**62
 # An id may be older than its neighbours by as long as a transaction takes.

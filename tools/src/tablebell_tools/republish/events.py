@@ -10,8 +10,8 @@ import asyncpg
 
 from tablebell.outbox import Level
 from tablebell.postgres import Connection
-from tablebell_local.republish import store
-from tablebell_local.republish.selection import Outcome, Selection
+from tablebell_tools.republish import store
+from tablebell_tools.republish.selection import Outcome, Selection
 
 BATCH = 500
 PLANNED_ANEW = "planned anew"

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from tablebell.testing import Database
-from tablebell_local.audit.check import CHECKS, OVERDUE, SQL, Finding, audit
-from tablebell_local.audit.window import POSITIONS, Connection, open_window
+from tablebell_tools.audit.check import CHECKS, OVERDUE, SQL, Finding, audit
+from tablebell_tools.audit.window import POSITIONS, Connection, open_window
 
 STORY = Path(__file__).with_name("story.sql").read_text()
 DAY = timedelta(hours=24)
@@ -176,7 +176,7 @@ async def test_the_command_tells_by_its_exit_code_whether_anything_was_lost(
     connection: Connection, database: Database
 ) -> None:
     def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "tablebell_local", "audit", "--settle", "0"]
+        command = [sys.executable, "-m", "tablebell_tools", "audit", "--settle", "0"]
         url = database.url.get_secret_value()
         return subprocess.run([*command, "--url", url], capture_output=True, text=True, check=False)
 

@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
 from tablebell.rabbit import Broker, Confirmed, OutgoingMessage, Publisher
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
-from tablebell_local.republish.selection import Outcome, Selection
+from tablebell_tools.republish.selection import Outcome, Selection
 
 BATCH = 200
 OFTEN = 10

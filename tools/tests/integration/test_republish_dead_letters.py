@@ -19,8 +19,8 @@ from tablebell.rabbit import Broker
 from tablebell.testing import eventually
 from tablebell.testing.servers import Servers
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
-from tablebell_local.republish.dead_letters import BATCH, move_dead_letters
-from tablebell_local.republish.selection import Outcome, Selection
+from tablebell_tools.republish.dead_letters import BATCH, move_dead_letters
+from tablebell_tools.republish.selection import Outcome, Selection
 
 RESTAURANT, CUSTOMER = EVENT_QUEUES[Audience.RESTAURANT], EVENT_QUEUES[Audience.CUSTOMER]
 ALL = Selection(dead=True)
@@ -153,7 +153,7 @@ async def test_killed_in_the_middle_it_loses_nothing_and_can_be_started_again(
 ) -> None:
     count = 10 * BATCH
     await bury(broker, *(dead(number) for number in range(count)))
-    command = [sys.executable, "-m", "tablebell_local", "republish", "--dead", "--amqp", amqp_url.get_secret_value()]
+    command = [sys.executable, "-m", "tablebell_tools", "republish", "--dead", "--amqp", amqp_url.get_secret_value()]
     process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
     assert b"so far" in await process.stderr.readline()

@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from tablebell_local.demo.journey import Moment, Send
-from tablebell_local.demo.sockets import Arrival
+from tablebell_tools.demo.journey import Moment, Send
+from tablebell_tools.demo.sockets import Arrival
 
 CHANNELS = ("EMAIL", "SMS", "PUSH", "SLACK")
 KINDS = {

@@ -6,8 +6,8 @@ from datetime import timedelta
 import asyncpg
 from rich.console import Console
 
-from tablebell_local.audit import check, report
 from tablebell_local.failure import Failure
+from tablebell_tools.audit import check, report
 
 STATEMENT_SECONDS = 120.0
 

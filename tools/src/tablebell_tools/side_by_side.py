@@ -1,19 +1,18 @@
-"""Runs the test suites in lanes, side by side. A lane has servers of its own, since some tests stop or block them."""
+"""Runs the test suites in lanes, side by side. A lane has its own servers, since some tests stop or block them."""
 
 import asyncio
-import fcntl
 import re
-import signal
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from tablebell_local.instance import PROJECT, Instance
+from tablebell_local.shared_servers import shared_servers
 from tablebell_local.stack import Stack
-from tablebell_local.testrun import bring_down, bring_up_servers, environment, is_kept, is_last_user, outer_environment
+from tablebell_tools.testrun import environment, exit_on_signals
 
 LANES = 2
 COUNTS = re.compile(r"(\d+) (passed|failed|errors?|skipped)\b")
@@ -26,21 +25,23 @@ class Lanes:
         self._counts: Counter[str] = Counter()
         self._failed: list[str] = []
 
-    async def run(self) -> int:
-        """The exit code: 0 if every suite passed. SIGTERM ends the suites that run, and then their servers."""
-        task = asyncio.current_task()
-        if task is not None:
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    def run(self) -> int:
+        """Returns the exit code: 0 if every suite passed. SIGTERM ends the running suites, then their servers."""
+        exit_on_signals()
+        state = self._instance.directory.parent
         names = [self._instance.name, *(f"{self._instance.name}-{number}" for number in range(2, LANES + 1))]
-        async with AsyncExitStack() as servers:
-            state = self._instance.directory.parent
-            stacks = [await servers.enter_async_context(_servers(Instance.named(name, state))) for name in names]
-            await asyncio.gather(*(self._run_lane(stack) for stack in stacks))
+        with ExitStack() as servers:
+            stacks = [servers.enter_context(shared_servers(Instance.named(name, state))) for name in names]
+            asyncio.run(self._run_lanes(stacks))
         for suite in self._failed:
             print(f"failed: {suite}")
         print(", ".join(f"{self._counts[what]} {what}" for what in ("passed", "failed", "skipped")))
         return 1 if self._failed else 0
+
+    async def _run_lanes(self, stacks: Sequence[Stack]) -> None:
+        async with asyncio.TaskGroup() as lanes:
+            for stack in stacks:
+                lanes.create_task(self._run_lane(stack))
 
     async def _run_lane(self, stack: Stack) -> None:
         while self._suites:
@@ -64,26 +65,11 @@ class Lanes:
 async def _pytest(stack: Stack, suite: str, output: Path) -> int:
     with output.open("wb") as file:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "pytest", suite,
-            cwd=PROJECT, env=outer_environment() | environment(stack), stdout=file, stderr=file,
-        )  # fmt: skip
+            *(sys.executable, "-m", "pytest", suite), cwd=PROJECT, env=environment(stack), stdout=file, stderr=file
+        )
         try:
             return await process.wait()
         except asyncio.CancelledError:
             process.terminate()
             await process.wait()
             raise
-
-
-@asynccontextmanager
-async def _servers(instance: Instance) -> AsyncIterator[Stack]:
-    instance.create()
-    with instance.path("users").open("w") as users:
-        fcntl.flock(users, fcntl.LOCK_SH)
-        stack = Stack(instance)
-        try:
-            await bring_up_servers(stack)
-            yield stack
-        finally:
-            if is_last_user(users.fileno()) and not is_kept(instance):
-                await bring_down(stack)

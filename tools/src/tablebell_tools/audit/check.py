@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tablebell.sqlfile import load_queries
-from tablebell_local.audit.window import Connection, open_window
+from tablebell_tools.audit.window import Connection, open_window
 
-SQL = load_queries("tablebell_local.audit", "sql", "checks.sql")
+SQL = load_queries("tablebell_tools.audit", "sql", "checks.sql")
 
 
 @dataclass(frozen=True, slots=True)
