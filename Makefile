@@ -1,4 +1,4 @@
-# `make` alone lists what there is. Everything here works from a fresh clone: what is missing is installed first.
+# `make` lists the targets. All work from a fresh clone: missing programs are installed first.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -8,11 +8,11 @@ PYTHON := .venv/bin/python
 STACK := $(PYTHON) -m tablebell_local
 TOOLS := $(PYTHON) -m tablebell_tools
 SOURCES := $(wildcard shared/src services/*/src deploy/*/src tools/src bench chaos)
-# Each by itself: two suites may have modules of one name.
+# One run each: two suites may have modules of the same name.
 SUITES := $(wildcard shared/tests services/*/tests deploy/*/tests tools/tests tests)
 SCRIPTS := $(BOOTSTRAP) .ci/run
 
-# docker or local; without it, docker where an engine answers, otherwise local.
+# docker or local; without it, docker if an engine answers, otherwise local.
 export MODE
 
 ##@ The system
@@ -22,11 +22,11 @@ up: python ## Start everything, and return when it is healthy (SCALE="event-rela
 	@$(STACK) up $(addprefix --scale ,$(SCALE)) $(addprefix --set ,$(SET))
 
 .PHONY: down
-down: some-python ## End everything that was started
+down: some-python ## Stop everything
 	@$(STACK) down --all
 
 .PHONY: status
-status: some-python ## Show what runs, since when and where
+status: some-python ## Show the state, age and address of every process
 	@$(STACK) status
 
 .PHONY: logs
@@ -52,7 +52,7 @@ audit: some-python ## Check that nothing was lost between the levels (HOURS=24)
 	@$(TOOLS) audit $(if $(HOURS),--hours $(HOURS))
 
 .PHONY: republish
-republish: some-python ## Publish events again, or move dead messages back; alone: how (UNHANDLED=1, DEAD=1, SINCE=1h, DRY=1)
+republish: some-python ## Publish events again, or move dead messages back; without a filter, print the usage (UNHANDLED=1, DEAD=1, SINCE=1h, DRY=1)
 	@$(TOOLS) republish $(if $(SINCE),--since "$(SINCE)") $(if $(EVENT),--event "$(EVENT)") $(if $(TYPE),--type "$(TYPE)") \
 	  $(if $(UNHANDLED),--unhandled) $(if $(DEAD),--dead) $(if $(ERROR),--error "$(ERROR)") $(if $(DRY),--dry-run)
 
@@ -91,12 +91,12 @@ types: python ## Check the types
 	@for suite in $(SUITES); do $(PYTHON) -m mypy --no-error-summary "$$suite" || exit 1; done
 
 .PHONY: format
-format: python ## Format the code and fix what can be fixed by itself
+format: python ## Format the code and apply automatic fixes
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
 
 .PHONY: clean
-clean: some-python ## End everything and forget all its data, logs and caches
+clean: some-python ## Stop everything and remove all data, logs and caches
 	@$(STACK) clean
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
@@ -105,12 +105,12 @@ clean: some-python ## End everything and forget all its data, logs and caches
 help: ## Show this list
 	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-# The environment of this checkout; takes no time when it is there.
+# The environment of this checkout; fast when it is up to date.
 .PHONY: python
 python:
 	@$(BOOTSTRAP) python
 
-# What only looks at the system, or ends it, does not need the newest environment, and works without a network.
+# Targets that read or stop the system use any existing environment, so they work without a network.
 .PHONY: some-python
 some-python:
 	@test -f .venv/synced || $(BOOTSTRAP) python

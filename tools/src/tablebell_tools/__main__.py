@@ -12,8 +12,8 @@ from tablebell_local.instance import Instance
 from tablebell_local.mode import Mode, choose
 from tablebell_tools import exports, testrun, tokens
 from tablebell_tools.audit.command import audit
+from tablebell_tools.demo.scenario import DemoScenario
 from tablebell_tools.demo.screen import Screen
-from tablebell_tools.demo.story import Story
 from tablebell_tools.republish.command import republish
 from tablebell_tools.republish.selection import Selection, parse_duration
 from tablebell_tools.side_by_side import Lanes
@@ -37,7 +37,7 @@ class Command:
         mode.up(dict(self._options.scale), (), dict(self._options.set))
         urls = mode.addresses()
         screen = Screen()
-        succeeded = asyncio.run(Story(urls, mode.jwt_secret(), screen).tell())
+        succeeded = asyncio.run(DemoScenario(urls, mode.jwt_secret(), screen).run())
         screen.addresses(
             {
                 "staff page": urls["WS_URL"].replace("ws:", "http:", 1) + "/staff",

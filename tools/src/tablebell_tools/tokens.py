@@ -1,11 +1,11 @@
-"""Tokens for the demo's people."""
+"""Tokens for the people of the demo data."""
 
 import re
 from datetime import UTC, datetime, timedelta
 
 import jwt
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 
 AUDIENCE = "tablebell"
 LIFETIME = timedelta(hours=12)
@@ -13,11 +13,11 @@ USER_TYPES = ("CUSTOMER", "RESTAURANT_USER", "ADMIN_USER", "AGENCY_USER")
 
 
 def issue(person: str, secret: str, now: datetime | None = None) -> str:
-    """`person` is like restaurant_user:50."""
+    """`person` has the form restaurant_user:50."""
     match = re.fullmatch(r"([A-Za-z_]+):([1-9]\d*)", person)
     if match is None or match[1].upper() not in USER_TYPES:
         types = " or ".join(f"{name.lower()}:ID" for name in USER_TYPES)
-        raise Failure(f"“{person}” is nobody: say who with AS={types}, for example AS=restaurant_user:50")
+        raise CommandError(f"“{person}” is not a person: use AS={types}, for example AS=restaurant_user:50")
     issued = now or datetime.now(UTC)
     claims = {
         "sub": match[2],

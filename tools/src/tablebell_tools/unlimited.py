@@ -1,4 +1,4 @@
-"""Settings for loads, in which a few people do what a town does: the limits are not what is tried or measured."""
+"""Settings without rate limits, for loads in which few people make many requests."""
 
 UNLIMITED = {
     "RATE_LIMIT_PER_SECOND": "1000000",

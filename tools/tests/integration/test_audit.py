@@ -1,4 +1,4 @@
-"""The audit on a healthy database, and on one that lacks something: each loss is seen by the check meant for it."""
+"""The audit on a healthy database, and on damaged ones: each damage violates the check that is meant for it."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from tablebell.testing import Database
 from tablebell_tools.audit.check import CHECKS, OVERDUE, SQL, Finding, audit
 from tablebell_tools.audit.window import POSITIONS, Connection, open_window
 
-STORY = Path(__file__).with_name("story.sql").read_text()
+COMPLETE_RESERVATION = Path(__file__).with_name("complete_reservation.sql").read_text()
 DAY = timedelta(hours=24)
 AT_ONCE = timedelta(0)
 
@@ -83,7 +83,7 @@ DAMAGES = [
 @pytest.fixture
 async def connection(database: Database) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(database.url.get_secret_value())
-    await connection.execute(STORY)
+    await connection.execute(COMPLETE_RESERVATION)
     yield connection
     await connection.close()
 
@@ -92,20 +92,18 @@ def violated(findings: list[Finding]) -> set[str]:
     return {finding.check.name for finding in findings if finding.is_violation}
 
 
-async def test_a_healthy_story_is_looked_at_on_every_level_and_found_right(connection: Connection) -> None:
+async def test_a_healthy_database_violates_no_check(connection: Connection) -> None:
     findings = await audit(connection, DAY, AT_ONCE)
     assert violated(findings) == set()
-    looked_at = {finding.check.name: finding.looked_at for finding in findings}
-    assert looked_at["reservation_events"] == 1
-    assert looked_at["event_listeners"] == 2
-    assert looked_at["event_people"] == looked_at["notification_outboxes"] == 9
-    assert looked_at["notification_channels"] == looked_at["channel_outcomes"] == 21
+    checked = {finding.check.name: finding.checked for finding in findings}
+    assert checked["reservation_events"] == 1
+    assert checked["event_listeners"] == 2
+    assert checked["event_people"] == checked["notification_outboxes"] == 9
+    assert checked["notification_channels"] == checked["channel_outcomes"] == 21
 
 
 @pytest.mark.parametrize(("check", "damage"), DAMAGES)
-async def test_what_is_missing_or_wrong_is_seen_with_an_example(
-    connection: Connection, check: str, damage: str
-) -> None:
+async def test_damage_is_reported_with_an_example(connection: Connection, check: str, damage: str) -> None:
     await connection.execute(damage)
     findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
     assert findings[check].is_violation
@@ -122,8 +120,8 @@ async def test_a_row_that_a_worker_holds_is_not_stuck(connection: Connection) ->
     assert violated(await audit(connection, DAY, AT_ONCE)) == set()
 
 
-async def test_what_waits_for_its_time_is_not_put_off(connection: Connection) -> None:
-    """A reminder planned long ago, and a message that waited for the end of the quiet hours and is tried again now."""
+async def test_a_row_before_its_scheduled_time_is_not_overdue(connection: Connection) -> None:
+    """A reminder scheduled long ago, and a retried message that had waited for the end of the quiet hours."""
     await connection.execute(
         "UPDATE event_outbox SET created_at = now() - interval '20 hours' WHERE status = 'PENDING'"
     )
@@ -136,12 +134,12 @@ async def test_what_waits_for_its_time_is_not_put_off(connection: Connection) ->
     assert violated(await audit(connection, DAY, AT_ONCE)) == set()
 
 
-async def test_what_has_just_happened_may_still_be_on_its_way(connection: Connection) -> None:
+async def test_rows_newer_than_the_window_are_not_checked(connection: Connection) -> None:
     await connection.execute("DELETE FROM processed_event")
     assert violated(await audit(connection, DAY, timedelta(seconds=60))) == set()
 
 
-async def test_given_up_sends_are_listed_and_are_no_violation(connection: Connection) -> None:
+async def test_sends_that_were_given_up_are_listed_and_are_no_violation(connection: Connection) -> None:
     await connection.execute(
         """UPDATE notification_channel_send
               SET is_sent = false, outcome = 'UNDELIVERABLE', last_error = 'no such number'
@@ -153,37 +151,35 @@ async def test_given_up_sends_are_listed_and_are_no_violation(connection: Connec
     assert findings["unsent"].examples == ["5 UNDELIVERABLE"]
 
 
-async def test_the_window_begins_behind_the_history(connection: Connection) -> None:
+async def test_the_window_starts_after_the_history(connection: Connection) -> None:
     await connection.execute("UPDATE reservation SET created_at = created_at - interval '2 days'")
     await connection.execute("UPDATE event_outbox SET created_at = created_at - interval '2 days'")
-    await connection.execute(STORY.replace("30 days", "31 days"))
+    await connection.execute(COMPLETE_RESERVATION.replace("30 days", "31 days"))
     old = await connection.fetchval("SELECT min(id) FROM reservation")
     last_old = await connection.fetchval("SELECT max(id) FROM event_outbox WHERE aggregate_id = $1", old)
     window = await open_window(connection, DAY, AT_ONCE, OVERDUE)
     assert window.first_ids["reservation"] == old + 1
     assert window.first_ids["event_outbox"] == last_old + 1
     findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
-    assert findings["reservation_events"].looked_at == 1
+    assert findings["reservation_events"].checked == 1
     assert not findings["reservation_events"].is_violation
 
 
-def test_every_check_has_its_query_and_every_parameter_its_position() -> None:
+def test_every_check_has_a_query_and_every_parameter_a_position() -> None:
     assert [check.name for check in CHECKS] == list(SQL)
-    assert {name for check in CHECKS for name in check.takes} == {"since", "until", "overdue", *POSITIONS}
+    assert {name for check in CHECKS for name in check.parameters} == {"since", "until", "overdue", *POSITIONS}
 
 
-async def test_the_command_tells_by_its_exit_code_whether_anything_was_lost(
-    connection: Connection, database: Database
-) -> None:
+async def test_the_exit_code_says_whether_anything_was_lost(connection: Connection, database: Database) -> None:
     def run() -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tablebell_tools", "audit", "--settle", "0"]
         url = database.url.get_secret_value()
         return subprocess.run([*command, "--url", url], capture_output=True, text=True, check=False)
 
-    well = run()
-    assert (well.returncode, well.stderr) == (0, "")
-    assert "Nothing was lost" in well.stdout
+    healthy = run()
+    assert (healthy.returncode, healthy.stderr) == (0, "")
+    assert "Nothing was lost" in healthy.stdout
     await connection.execute("DELETE FROM notification_outbox")
-    ill = run()
-    assert ill.returncode == 1
-    assert "violated: notification → L1" in ill.stdout
+    damaged = run()
+    assert damaged.returncode == 1
+    assert "violated: notification → L1" in damaged.stdout

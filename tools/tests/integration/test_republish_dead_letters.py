@@ -1,4 +1,4 @@
-"""`make republish DEAD=1`: dead messages go back to the queues that they came from, and none is lost on the way."""
+"""`make republish DEAD=1` moves dead messages back to their original queues and loses none."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from tablebell.testing import eventually
 from tablebell.testing.servers import Servers
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
 from tablebell_tools.republish.dead_letters import BATCH, move_dead_letters
-from tablebell_tools.republish.selection import Outcome, Selection
+from tablebell_tools.republish.selection import RepublishResult, Selection
 
 RESTAURANT, CUSTOMER = EVENT_QUEUES[Audience.RESTAURANT], EVENT_QUEUES[Audience.CUSTOMER]
 ALL = Selection(dead=True)
 
 
 def dead(number: int, queue: str = RESTAURANT, reason: str = "unknown", **headers: Any) -> Message:
-    """As the consumer buries it."""
+    """A message as the consumer publishes it to the dead queue."""
     added = {"x-dead-queue": queue, "x-dead-reason": reason, "x-dead-routing-key": "reservation.requested"}
     return Message(
         str(number).encode(),
@@ -59,7 +59,7 @@ async def length(broker: Broker, queue: str) -> int:
 
 
 async def take(broker: Broker, queue: str) -> list[AbstractIncomingMessage]:
-    """Everything that is in the queue. A queue with a single active consumer can only be consumed from."""
+    """All messages of the queue. A queue with a single active consumer allows no basic.get."""
     channel = await broker.open_channel(confirms=False)
     arrived: asyncio.Queue[AbstractIncomingMessage] = asyncio.Queue()
     await (await channel.get_queue(queue)).consume(arrived.put, no_ack=True)
@@ -71,15 +71,15 @@ async def take(broker: Broker, queue: str) -> list[AbstractIncomingMessage]:
     return found
 
 
-async def run(broker: Broker, selection: Selection = ALL, *, dry_run: bool = False) -> Outcome:
+async def run(broker: Broker, selection: Selection = ALL, *, dry_run: bool = False) -> RepublishResult:
     return await move_dead_letters(broker, selection, dry_run=dry_run, progress=lambda _: None)
 
 
-async def test_many_messages_go_back_to_their_queues_as_they_were(broker: Broker) -> None:
+async def test_many_messages_return_to_their_queues_unchanged(broker: Broker) -> None:
     count = 2 * BATCH + 10
     await bury(broker, *(dead(number, CUSTOMER if number % 2 else RESTAURANT) for number in range(count)))
-    outcome = await run(broker)
-    assert (outcome.done, outcome.kept, len(outcome.examples)) == (count, Counter(), 3)
+    result = await run(broker)
+    assert (result.done, result.skipped, len(result.examples)) == (count, Counter(), 3)
     assert await take(broker, DEAD_QUEUE) == []
     told = await take(broker, RESTAURANT)
     assert [int(each.body) for each in told] == list(range(0, count, 2)), "in the order in which they died"
@@ -99,7 +99,7 @@ async def test_many_messages_go_back_to_their_queues_as_they_were(broker: Broker
     ],
     ids=["reason", "type and reason", "another type"],
 )
-async def test_what_does_not_match_stays(broker: Broker, selection: Selection, moved: list[int]) -> None:
+async def test_messages_that_do_not_match_stay(broker: Broker, selection: Selection, moved: list[int]) -> None:
     await bury(
         broker,
         dead(1, reason="restaurant 99 does not exist"),
@@ -115,24 +115,24 @@ async def test_what_does_not_match_stays(broker: Broker, selection: Selection, m
 
 async def test_a_dry_run_counts_and_moves_nothing(broker: Broker) -> None:
     await bury(broker, dead(1), dead(2, CUSTOMER))
-    outcome = await run(broker, dry_run=True)
-    assert outcome.done == 2
-    assert outcome.examples[0] == "RESERVATION_REQUESTED (event-1) to event-stream.restaurant: unknown"
+    result = await run(broker, dry_run=True)
+    assert result.done == 2
+    assert result.examples[0] == "RESERVATION_REQUESTED (event-1) to event-stream.restaurant: unknown"
     await eventually(lambda: holds(broker, DEAD_QUEUE, 2))
     assert await take(broker, RESTAURANT) == await take(broker, CUSTOMER) == []
 
 
 @pytest.mark.parametrize("queue", ["amq.somewhere", ""])
-async def test_a_message_of_unknown_origin_stays_and_is_told(broker: Broker, queue: str) -> None:
+async def test_a_message_of_unknown_origin_stays_and_is_counted(broker: Broker, queue: str) -> None:
     await bury(broker, dead(1, queue), dead(2))
-    outcome = await run(broker)
-    assert outcome.done == 1
-    assert outcome.kept == Counter({"its header x-dead-queue names no queue of a listener": 1})
+    result = await run(broker)
+    assert result.done == 1
+    assert result.skipped == Counter({"its header x-dead-queue names no queue of a listener": 1})
     await eventually(lambda: holds(broker, DEAD_QUEUE, 1))
 
 
-async def test_looking_again_and_again_loses_nothing(broker: Broker, amqp_url: SecretStr, servers: Servers) -> None:
-    """With the limit that RabbitMQ 4 has by default: at the 20th return a message of a quorum queue is dropped."""
+async def test_repeated_dry_runs_lose_no_message(broker: Broker, amqp_url: SecretStr, servers: Servers) -> None:
+    """With the default limit of RabbitMQ 4: a quorum queue drops a message at its 20th requeue."""
     vhost = quote(urlsplit(amqp_url.get_secret_value()).path[1:], safe="")
     async with httpx.AsyncClient(base_url=servers.management_url, timeout=30) as http:
         limit = {"pattern": f"^{DEAD_QUEUE}$", "definition": {"delivery-limit": 20}, "apply-to": "queues"}
@@ -148,9 +148,7 @@ async def test_looking_again_and_again_loses_nothing(broker: Broker, amqp_url: S
 
 
 @pytest.mark.timeout(120)
-async def test_killed_in_the_middle_it_loses_nothing_and_can_be_started_again(
-    broker: Broker, amqp_url: SecretStr
-) -> None:
+async def test_a_killed_run_loses_nothing_and_can_be_started_again(broker: Broker, amqp_url: SecretStr) -> None:
     count = 10 * BATCH
     await bury(broker, *(dead(number) for number in range(count)))
     command = [sys.executable, "-m", "tablebell_tools", "republish", "--dead", "--amqp", amqp_url.get_secret_value()]

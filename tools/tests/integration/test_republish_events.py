@@ -1,4 +1,4 @@
-"""`make republish` on L0: what is selected is PENDING again, and nothing that would violate or annoy."""
+"""`make republish` on L0 sets the selected events to PENDING again, except scheduled events that are obsolete."""
 
 import subprocess
 import sys
@@ -13,10 +13,10 @@ from pydantic import SecretStr
 from tablebell.outbox import Level, Outbox
 from tablebell.postgres import Pool
 from tablebell.testing import Database
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_tools.republish import store
 from tablebell_tools.republish.events import BATCH, republish_events
-from tablebell_tools.republish.selection import Outcome, Selection, parse_duration
+from tablebell_tools.republish.selection import RepublishResult, Selection, parse_duration
 
 DAY = timedelta(days=1)
 PUBLISHED = "UPDATE event_outbox SET status = 'PUBLISHED', published_at = now() - $2::interval WHERE id = ANY ($1)"
@@ -52,7 +52,7 @@ async def reserve(pool: Pool, *, version: int, slot_in: timedelta) -> int:
     return reservation
 
 
-async def run(pool: Pool, selection: Selection, *, dry_run: bool = False) -> Outcome:
+async def run(pool: Pool, selection: Selection, *, dry_run: bool = False) -> RepublishResult:
     async with pool.acquire() as connection:
         return await republish_events(connection, selection, dry_run=dry_run, progress=lambda _: None)
 
@@ -61,16 +61,16 @@ async def pending(pool: Pool) -> list[int]:
     return [row["id"] for row in await pool.fetch("SELECT id FROM event_outbox WHERE status = 'PENDING' ORDER BY id")]
 
 
-async def test_a_dry_run_tells_how_many_and_changes_nothing(pool: Pool) -> None:
+async def test_a_dry_run_counts_and_changes_nothing(pool: Pool) -> None:
     await publish(pool, *(event(number) for number in range(1, 6)))
-    outcome = await run(pool, Selection(since=DAY), dry_run=True)
-    assert (outcome.done, len(outcome.examples)) == (5, 3)
-    assert outcome.examples[0].startswith("RESERVATION_REQUESTED of reservation 1, version 1 (")
+    result = await run(pool, Selection(since=DAY), dry_run=True)
+    assert (result.done, len(result.examples)) == (5, 3)
+    assert result.examples[0].startswith("RESERVATION_REQUESTED of reservation 1, version 1 (")
     assert await pending(pool) == []
     assert await pool.fetchval("SELECT count(*) FROM outbox_intervention") == 0
 
 
-async def test_what_is_selected_is_due_again_and_on_record(pool: Pool) -> None:
+async def test_selected_events_are_due_again_and_the_intervention_is_recorded(pool: Pool) -> None:
     (old,) = await publish(pool, event(1), ago=timedelta(days=2))
     ids = await publish(pool, event(2), event(3))
     assert (await run(pool, Selection(since=DAY))).done == 2
@@ -86,7 +86,7 @@ async def test_what_is_selected_is_due_again_and_on_record(pool: Pool) -> None:
     assert await pool.fetchval("SELECT status FROM event_outbox WHERE id = $1", old) == "PUBLISHED"
 
 
-async def test_unhandled_is_what_not_all_four_listeners_have_had(pool: Pool) -> None:
+async def test_unhandled_selects_events_that_not_all_four_listeners_have_handled(pool: Pool) -> None:
     handled, three, none = await publish(pool, event(1), event(2), event(3))
     await pool.execute(HANDLED, [handled], EVERYONE)
     await pool.execute(HANDLED, [three], EVERYONE[:3])
@@ -105,7 +105,7 @@ async def test_one_event_or_one_type_can_be_selected(pool: Pool) -> None:
     assert third not in await pending(pool)
 
 
-async def test_more_than_a_batch_is_done_batch_by_batch_in_order(pool: Pool) -> None:
+async def test_many_events_are_republished_in_batches_in_order(pool: Pool) -> None:
     ids = await publish(pool, *(event(number) for number in range(1, 2 * BATCH + 11)))
     assert (await run(pool, Selection(since=DAY))).done == len(ids)
     assert await pending(pool) == ids
@@ -114,8 +114,8 @@ async def test_more_than_a_batch_is_done_batch_by_batch_in_order(pool: Pool) -> 
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-async def test_planned_events_that_are_of_no_use_any_more_are_left_and_counted(pool: Pool, dry_run: bool) -> None:
-    """The statement that the runbook had violated the index of planned events on the first of these."""
+async def test_obsolete_scheduled_events_are_skipped_and_counted(pool: Pool, dry_run: bool) -> None:
+    """The first of these would violate the unique index of scheduled events."""
     anew = await reserve(pool, version=4, slot_in=timedelta(hours=20))
     changed = await reserve(pool, version=3, slot_in=timedelta(hours=20))
     passed = await reserve(pool, version=2, slot_in=timedelta(hours=-1))
@@ -126,20 +126,20 @@ async def test_planned_events_that_are_of_no_use_any_more_are_left_and_counted(p
     await publish(pool, reminder(changed, 2), reminder(passed, 2))
     (good,) = await publish(pool, reminder(useful, 2))
     (thanks,) = await publish(pool, event(passed, 2, event_type="RESERVATION_VISIT_ENDED", schedule_key="visit-ended"))
-    outcome = await run(pool, Selection(since=DAY), dry_run=dry_run)
-    assert outcome.kept == Counter(
+    result = await run(pool, Selection(since=DAY), dry_run=dry_run)
+    assert result.skipped == Counter(
         {"planned anew": 1, "the reservation has changed since it was planned": 1, "too late to be useful": 1}
     )
-    assert outcome.done == 2
+    assert result.done == 2
     assert await pending(pool) == ([open_one] if dry_run else sorted([open_one, good, thanks]))
 
 
-async def test_of_one_key_the_newest_is_published_again(pool: Pool) -> None:
+async def test_only_the_newest_event_of_a_schedule_key_is_republished(pool: Pool) -> None:
     reservation = await reserve(pool, version=2, slot_in=timedelta(hours=20))
     _, newer = await publish(pool, reminder(reservation, 2, "a"), reminder(reservation, 2, "b"))
     await pool.execute("UPDATE event_outbox SET schedule_key = 'reminder-24h'")
-    outcome = await run(pool, Selection(since=DAY))
-    assert (outcome.done, outcome.kept) == (1, Counter({"planned anew": 1}))
+    result = await run(pool, Selection(since=DAY))
+    assert (result.done, result.skipped) == (1, Counter({"planned anew": 1}))
     assert await pending(pool) == [newer]
 
 
@@ -150,7 +150,7 @@ def command(database: Database, *arguments: str, amqp: SecretStr | None = None) 
     return subprocess.run(whole, capture_output=True, text=True, check=False)
 
 
-async def test_the_command_says_what_it_did_or_would_do(database: Database, pool: Pool) -> None:
+async def test_the_command_prints_its_result(database: Database, pool: Pool) -> None:
     ids = await publish(pool, event(1), event(2))
     dry = command(database, "--unhandled", "--dry-run")
     assert dry.returncode == 0, dry.stderr
@@ -162,7 +162,7 @@ async def test_the_command_says_what_it_did_or_would_do(database: Database, pool
     assert await pending(pool) == ids
 
 
-def test_without_a_filter_the_command_explains_itself() -> None:
+def test_without_a_filter_the_command_prints_its_usage() -> None:
     whole = [sys.executable, "-m", "tablebell_tools", "republish"]
     done = subprocess.run(whole, capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -170,10 +170,10 @@ def test_without_a_filter_the_command_explains_itself() -> None:
         assert name in done.stdout
 
 
-def test_filters_that_do_not_fit_together_are_refused() -> None:
-    with pytest.raises(Failure, match="DEAD=1 takes"):
+def test_contradictory_filters_are_refused() -> None:
+    with pytest.raises(CommandError, match="DEAD=1 takes"):
         Selection(dead=True, since=DAY)
-    with pytest.raises(Failure, match="ERROR is a filter of DEAD=1"):
+    with pytest.raises(CommandError, match="ERROR needs DEAD=1"):
         Selection(error="x")
     with pytest.raises(ValueError, match="not like 90s"):
         parse_duration("yesterday")

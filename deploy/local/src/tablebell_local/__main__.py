@@ -8,7 +8,7 @@ import sys
 import time
 
 from tablebell_local import command_line
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.local import Local
 from tablebell_local.mode import choose, running_everywhere
@@ -30,8 +30,8 @@ class Command:
         if self._options.standby:
             self._instance.add_standby()
         mode = choose(self._options.mode, self._instance)
-        mode.up(dict(self._options.scale), self._options.parts, dict(self._options.set))
-        if self._options.parts:
+        mode.up(dict(self._options.scale), self._options.services, dict(self._options.set))
+        if self._options.services:
             return
         urls = mode.addresses()
         print(
@@ -59,7 +59,7 @@ class Command:
             mode.down()
         for instance in self._instances():
             if in_use(instance):
-                raise Failure(f"a test run is using the instance “{instance.name}”: wait for its end")
+                raise CommandError(f"a test run is using the instance “{instance.name}”: wait for its end")
             Local(instance).down()
             shutil.rmtree(instance.directory)
 
@@ -72,25 +72,25 @@ class Command:
     def logs(self) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `make logs | head` ends like any other program
         mode = choose(self._options.mode, self._instance)
-        mode.logs(self._options.part, self._options.lines, follow=self._options.follow)
+        mode.logs(self._options.name, self._options.lines, follow=self._options.follow)
 
     def migrate(self) -> None:
         choose(self._options.mode, self._instance).migrate()
 
     def server(self) -> None:
-        async def run(part: ManagedProcess, action: str) -> None:
+        async def run(process: ManagedProcess, action: str) -> None:
             async with self._instance.locked():
-                with Progress() as board:
+                with Progress() as progress:
                     if action == "kill":
-                        await part.kill()
+                        await process.kill()
                     if action in {"stop", "restart"}:
-                        await part.stop()
+                        await process.stop()
                     if action in {"start", "restart"}:
-                        await bring_up(part, board)
+                        await bring_up(process, progress)
 
         stack = Stack(self._instance)
         if not stack.secrets:
-            raise Failure(f"the instance “{self._instance.name}” has not been started yet")
+            raise CommandError(f"the instance “{self._instance.name}” has not been started yet")
         asyncio.run(run(getattr(stack, self._options.server), self._options.action))
 
     def rabbitmqctl(self) -> None:
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="command", dest="command")
 
     up = commands.add_parser("up", help="start everything that does not run")
-    up.add_argument("parts", nargs="*", metavar="service", help="just these services and the servers (default: all)")
+    up.add_argument("services", nargs="*", metavar="service", help="just these services and the servers (default: all)")
     up.add_argument("--standby", action="store_true", help="with a second PostgreSQL as a standby")
     command_line.add_up_options(up)
 
@@ -117,7 +117,7 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("status", help="show what runs; exit code 1 unless everything is healthy")
 
     logs = commands.add_parser("logs", help="show the logs")
-    logs.add_argument("part", nargs="?", metavar="process")
+    logs.add_argument("name", nargs="?", metavar="process")
     logs.add_argument("-f", "--follow", action="store_true", help="print new lines as they are written")
     logs.add_argument("-n", "--lines", type=int, default=50, help="of each log (default: 50)")
 

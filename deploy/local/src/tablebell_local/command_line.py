@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import STATE
 from tablebell_local.logfiles import last_lines
 
@@ -32,11 +32,11 @@ def run(command: Callable[[], int | None], *, starts_system: bool) -> int:
     """Returns the exit code. An error that a user can fix is printed without a traceback."""
     try:
         return command() or 0
-    except Failure as failure:
-        for line in last_lines(failure.log, 20, failure.begin) if failure.log else []:
+    except CommandError as error:
+        for line in last_lines(error.log, 20, error.begin) if error.log else []:
             print(f"  | {line}", file=sys.stderr)
-        log = f"\nThe whole log: {failure.log}" if failure.log else ""
-        print(f"Error: {failure}{log}", file=sys.stderr)
+        log = f"\nThe whole log: {error.log}" if error.log else ""
+        print(f"Error: {error}{log}", file=sys.stderr)
         return 1
     except PermissionError as error:
         print(f"Error: {error}. If another user started it, stop it as that user.", file=sys.stderr)

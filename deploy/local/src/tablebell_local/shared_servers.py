@@ -9,7 +9,7 @@ import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.progress import Progress
 from tablebell_local.stack import Stack
@@ -21,7 +21,7 @@ USERS = "users"
 @contextmanager
 def shared_servers(instance: Instance) -> Iterator[Stack]:
     if instance.name == "dev":
-        raise Failure("a test run would stop the developer's servers when it ends: use another instance")
+        raise CommandError("a test run would stop the developer's servers when it ends: use another instance")
     instance.create()
     with instance.path(USERS).open("w") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
@@ -39,16 +39,16 @@ async def start_servers(stack: Stack, *, keep: bool = False) -> None:
         if keep:
             stack.instance.path(KEEP).touch()
         stack.programs.ensure()
-        with Progress() as board:
-            stack.prepare(stack.servers, board)
-            await stack.servers_up(board)
+        with Progress() as progress:
+            stack.prepare(stack.servers, progress)
+            await stack.servers_up(progress)
 
 
 async def stop_everything(stack: Stack) -> None:
     async with stack.instance.locked():
         stack.instance.path(KEEP).unlink(missing_ok=True)
-        with Progress() as board:
-            await stack.down(board)
+        with Progress() as progress:
+            await stack.down(progress)
 
 
 def is_kept(instance: Instance) -> bool:

@@ -1,1 +1,1 @@
-"""The audit of a live system: what one level has, the next must have too. Reads the database and nothing else."""
+"""The audit of a live system: every row of one level has its rows in the next. Reads only the database."""

@@ -1,4 +1,4 @@
-"""`make audit`: the checks on a database, their table, and whether all is well as the exit code."""
+"""`make audit`: runs the checks, prints a table, and returns the exit code."""
 
 import time
 from datetime import timedelta
@@ -6,7 +6,7 @@ from datetime import timedelta
 import asyncpg
 from rich.console import Console
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_tools.audit import check, report
 
 STATEMENT_SECONDS = 120.0
@@ -16,7 +16,7 @@ async def audit(url: str, reach: timedelta, settle: timedelta, overdue: timedelt
     try:
         connection = await asyncpg.connect(url, timeout=10, command_timeout=STATEMENT_SECONDS)
     except (OSError, TimeoutError, asyncpg.PostgresError) as error:
-        raise Failure(f"the database cannot be reached: {error}") from error
+        raise CommandError(f"the database cannot be reached: {error}") from error
     began = time.monotonic()
     try:
         findings = await check.audit(connection, reach, settle, overdue)
@@ -26,6 +26,6 @@ async def audit(url: str, reach: timedelta, settle: timedelta, overdue: timedelt
     console = terminal if terminal.is_terminal else Console(highlight=False, width=140)
     report.show(findings, console)
     violated = [finding.check.title for finding in findings if finding.is_violation]
-    verdict = f"[bold red]✘ violated: {', '.join(violated)}[/]" if violated else "[green]✔ Nothing was lost.[/]"
-    console.print(f"\n{verdict} [dim](in {time.monotonic() - began:.1f} s)[/]")
+    result = f"[bold red]✘ violated: {', '.join(violated)}[/]" if violated else "[green]✔ Nothing was lost.[/]"
+    console.print(f"\n{result} [dim](in {time.monotonic() - began:.1f} s)[/]")
     return 1 if violated else 0

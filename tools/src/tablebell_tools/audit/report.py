@@ -1,4 +1,4 @@
-"""An audit's findings as a table: coloured on a terminal, plain anywhere else."""
+"""The findings as a table."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from tablebell_tools.audit.check import Finding
 def show(findings: Sequence[Finding], console: Console) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("CHECK", no_wrap=True)
-    table.add_column("LOOKED AT", justify="right")
+    table.add_column("CHECKED", justify="right")
     table.add_column("WRONG", justify="right")
-    table.add_column("FOR EXAMPLE")
+    table.add_column("EXAMPLES")
     for finding in findings:
         examples = escape("; ".join(finding.examples))
-        table.add_row(finding.check.title, f"{finding.looked_at:,}", _count(finding), examples)
+        table.add_row(finding.check.title, f"{finding.checked:,}", _count(finding), examples)
     console.print(table)
 
 

@@ -1,7 +1,7 @@
-"""The time that an audit looks at, and the ids with which it begins in each table.
+"""The time window of an audit, and the first id of each table in it.
 
-No table has an index on the time when its rows were made, and none needs one for this: ids are given in the order of
-time, give or take the length of a transaction, so the beginning is found by halving.
+The tables have no index on their creation time. Ids grow with time, up to the duration of a transaction, so a binary
+search finds the first id.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 POSITIONS = load_queries("tablebell_tools.audit", "sql", "positions.sql")
 
 LARGEST_ID = 2**62
-# An id may be older than its neighbours by as long as a transaction takes.
-SLACK = timedelta(minutes=1)
+# Ids are assigned before the commit: neighbours may differ by the duration of a transaction.
+COMMIT_SKEW = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Window:
     since: datetime
     until: datetime
     overdue: datetime
-    """What was first due before this and is still open has been put off for too long."""
+    """An open row that was first due before this is overdue."""
     first_ids: Mapping[str, int]
 
     def parameter(self, name: str) -> object:
@@ -39,7 +39,7 @@ async def open_window(connection: Connection, reach: timedelta, settle: timedelt
     """From `reach` ago to `settle` ago, by the database's clock."""
     now: datetime = await connection.fetchval("SELECT now()")
     since = now - reach
-    first_ids = {table: await _first_id(connection, query, since - SLACK) for table, query in POSITIONS.items()}
+    first_ids = {table: await _first_id(connection, query, since - COMMIT_SKEW) for table, query in POSITIONS.items()}
     return Window(since, now - settle, now - overdue, first_ids)
 
 

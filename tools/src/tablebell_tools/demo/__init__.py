@@ -1,1 +1,1 @@
-"""`make demo`: one reservation, and how it reaches everyone."""
+"""`make demo`: shows how one reservation reaches everyone."""

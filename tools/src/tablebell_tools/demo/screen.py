@@ -1,4 +1,4 @@
-"""What the demo shows: pleasant on a terminal, plain anywhere else."""
+"""The output of the demo: coloured on a terminal, plain elsewhere."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,8 +9,8 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
-from tablebell_tools.demo.journey import Moment, Send
-from tablebell_tools.demo.sockets import Arrival
+from tablebell_tools.demo.sockets import ReceivedFrame
+from tablebell_tools.demo.steps import Send, Step
 
 CHANNELS = ("EMAIL", "SMS", "PUSH", "SLACK")
 KINDS = {
@@ -33,22 +33,22 @@ class Screen:
     def say(self, text: str) -> None:
         self._console.print(escape(text))
 
-    def moment(self, moment: Moment, began: datetime) -> None:
-        colour = {"L0": "cyan", "L1": "magenta", "L2": "yellow"}[moment.level]
-        since = _since(moment.at, began)
-        self._console.print(f"  {since:>9}  [{colour}]{moment.level}[/]  {escape(moment.who)}: {escape(moment.what)}")
+    def step(self, step: Step, began: datetime) -> None:
+        colour = {"L0": "cyan", "L1": "magenta", "L2": "yellow"}[step.level]
+        since = _since(step.at, began)
+        self._console.print(f"  {since:>9}  [{colour}]{step.level}[/]  {escape(step.who)}: {escape(step.what)}")
 
-    def outcomes(self, sends: Sequence[Send], frames: Sequence[Arrival], began: datetime) -> None:
-        """Who was told, on which channel, how long after the request."""
-        live = {arrival.person: arrival for arrival in frames}
+    def deliveries(self, sends: Sequence[Send], frames: Sequence[ReceivedFrame], began: datetime) -> None:
+        """For each person and channel: the time from the request to the delivery."""
+        live = {received.person: received for received in frames}
         table = Table(box=None, padding=(0, 2), header_style="bold")
         for heading in ("who", "", *CHANNELS, "WEBSOCKET"):
             table.add_column(heading)
         people = dict.fromkeys((send.user_type, send.user_id, send.name) for send in sends)
         for user_type, user_id, name in people:
             theirs = {s.channel_type: s for s in sends if (s.user_type, s.user_id) == (user_type, user_id)}
-            arrival = live.get(f"{user_type.lower()}:{user_id}")
-            frame = f"[green]{_since(arrival.at, began)}[/]" if arrival else "[red]no frame[/]"
+            received = live.get(f"{user_type.lower()}:{user_id}")
+            frame = f"[green]{_since(received.at, began)}[/]" if received else "[red]no frame[/]"
             cells = [_cell(theirs.get(channel), began) for channel in CHANNELS]
             table.add_row(escape(name), f"[dim]{KINDS[user_type]} {user_id}[/]", *cells, frame)
         self._console.print(table)
@@ -70,13 +70,13 @@ class Screen:
             table.add_row(name, address)
         self._console.print(table)
 
-    def verdict(self, problems: Sequence[str]) -> None:
+    def result(self, problems: Sequence[str]) -> None:
         self._console.print()
         if problems:
             for problem in problems:
                 self._console.print(f"[red]✘[/] {escape(problem)}")
         else:
-            self._console.print("[green]✔[/] Everyone was told, on every channel.")
+            self._console.print("[green]✔[/] Everyone was notified on every channel.")
 
 
 def _cell(send: Send | None, began: datetime) -> str:

@@ -1,4 +1,4 @@
-"""The browsers of the demo: one open WebSocket per person."""
+"""One open WebSocket per person, as a browser has it."""
 
 import asyncio
 import json
@@ -10,33 +10,33 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_tools import tokens
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ReceivedFrame:
     person: str
-    frame: dict[str, Any]
+    content: dict[str, Any]
     at: datetime
 
 
 @dataclass
 class Sockets:
-    arrivals: list[Arrival] = field(default_factory=list)
+    received: list[ReceivedFrame] = field(default_factory=list)
 
-    def of(self, kind: str, reservation_event: str | None = None) -> list[Arrival]:
-        """The first frame of a kind that each person got."""
-        found: dict[str, Arrival] = {}
-        for arrival in self.arrivals:
-            matches = reservation_event is None or arrival.frame.get("eventType") == reservation_event
-            if arrival.frame.get("type") == kind and matches:
-                found.setdefault(arrival.person, arrival)
+    def first_of(self, frame_type: str, event_type: str | None = None) -> list[ReceivedFrame]:
+        """The first frame of this type that each person received."""
+        found: dict[str, ReceivedFrame] = {}
+        for frame in self.received:
+            matches = event_type is None or frame.content.get("eventType") == event_type
+            if frame.content.get("type") == frame_type and matches:
+                found.setdefault(frame.person, frame)
         return list(found.values())
 
     async def listen(self, person: str, socket: ClientConnection) -> None:
         async for text in socket:
-            self.arrivals.append(Arrival(person, json.loads(text), datetime.now(UTC)))
+            self.received.append(ReceivedFrame(person, json.loads(text), datetime.now(UTC)))
 
 
 @asynccontextmanager
@@ -49,7 +49,7 @@ async def open_sockets(url: str, secret: str, people: Iterable[str]) -> AsyncIte
             await socket.send(json.dumps({"type": "auth", "token": tokens.issue(person, secret)}))
             answer = json.loads(await asyncio.wait_for(socket.recv(), 5))
             if answer.get("type") != "ready":
-                raise Failure(f"the gateway did not let {person} in: {answer}")
+                raise CommandError(f"the gateway refused {person}: {answer}")
             listening.append(asyncio.create_task(sockets.listen(person, socket)))
         try:
             yield sockets

@@ -1,1 +1,1 @@
-"""Publishing events again: from L0, or out of the queue of dead messages."""
+"""Publishes events again, from L0 or from the queue of dead messages."""

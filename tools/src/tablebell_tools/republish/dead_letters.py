@@ -1,8 +1,8 @@
-"""Messages of `event-stream.dead` go back to the queue that they came from.
+"""Moves messages of `event-stream.dead` back to their original queues.
 
-A message is acked after the broker has confirmed its copy: killed in between, it is in both queues, and the listener
-skips what it has had. Messages that stay are given back when the channel is closed. RabbitMQ 4 drops a message of a
-quorum queue that has been given back 20 times, so one that comes close to that is written anew at the end of the queue.
+A message is acked after the broker has confirmed its copy. After a kill in between it is in both queues, and the
+listener skips the duplicate. Messages that stay are requeued when the channel closes. RabbitMQ 4 drops a message of a
+quorum queue after 20 requeues, so a message that comes close to the limit is published again to the end of the queue.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,22 +12,22 @@ from aio_pika.abc import AbstractIncomingMessage, AbstractQueue
 
 from tablebell.rabbit import Broker, Confirmed, OutgoingMessage, Publisher
 from tablebell.topology import DEAD_QUEUE, EVENT_QUEUES, declare_events
-from tablebell_tools.republish.selection import Outcome, Selection
+from tablebell_tools.republish.selection import RepublishResult, Selection
 
 BATCH = 200
-OFTEN = 10
-"""How many times a message may have been given back before it is written anew."""
+MAX_REQUEUES = 10
+"""A message that was requeued more often is published again to the dead queue."""
 ORIGIN, REASON = "x-dead-queue", "x-dead-reason"
 ADDED = ("x-dead-", "x-delivery-count", "x-acquired-count")
-"""How the names of the headers begin that the message did not have when it was published."""
+"""Prefixes of the headers that the message did not have when it was published."""
 ANSWER_SECONDS = 10.0
 
 
 async def move_dead_letters(
-    broker: Broker, selection: Selection, *, dry_run: bool, progress: Callable[[Outcome], None]
-) -> Outcome:
-    """Looks at as many messages as there are at the start: one that dies again is not moved in a circle."""
-    outcome = Outcome()
+    broker: Broker, selection: Selection, *, dry_run: bool, progress: Callable[[RepublishResult], None]
+) -> RepublishResult:
+    """Handles as many messages as the queue has at the start, so a message that dies again is not moved in a loop."""
+    result = RepublishResult()
     publisher = Publisher(broker, declare_events)
     channel = await broker.open_channel(confirms=False, declare=declare_events, wait=10.0)
     try:
@@ -38,15 +38,15 @@ async def move_dead_letters(
             chosen = [message for message in batch if _matches(message, selection)]
             if dry_run:
                 for message in chosen:
-                    _count(message, outcome)
+                    _count(message, result)
                 chosen = []
-            await _move(publisher, chosen, outcome)
-            await _write_anew(publisher, [message for message in batch if _is_often_given_back(message)])
-            progress(outcome)
+            await _move(publisher, chosen, result)
+            await _renew(publisher, [message for message in batch if _is_near_requeue_limit(message)])
+            progress(result)
     finally:
         await publisher.close()
         await channel.close()
-    return outcome
+    return result
 
 
 async def _take(queue: AbstractQueue, limit: int) -> list[AbstractIncomingMessage]:
@@ -56,18 +56,18 @@ async def _take(queue: AbstractQueue, limit: int) -> list[AbstractIncomingMessag
     return batch
 
 
-async def _move(publisher: Publisher, messages: Sequence[AbstractIncomingMessage], outcome: Outcome) -> None:
-    known = [message for message in messages if _count_unknown(message, outcome)]
+async def _move(publisher: Publisher, messages: Sequence[AbstractIncomingMessage], result: RepublishResult) -> None:
+    known = [message for message in messages if _has_known_origin(message, result)]
     copies = [_copy(message, str(message.headers[ORIGIN]), keep=()) for message in known]
     for message, published in zip(known, await publisher.publish_all(copies), strict=True):
         if isinstance(published, Confirmed):
             await message.ack()
-            outcome.add(_example(message))
+            result.add(_example(message))
         else:
-            outcome.kept[published.reason] += 1
+            result.skipped[published.reason] += 1
 
 
-async def _write_anew(publisher: Publisher, messages: Sequence[AbstractIncomingMessage]) -> None:
+async def _renew(publisher: Publisher, messages: Sequence[AbstractIncomingMessage]) -> None:
     copies = [_copy(message, DEAD_QUEUE, keep=("x-dead-",)) for message in messages]
     for message, published in zip(messages, await publisher.publish_all(copies), strict=True):
         if isinstance(published, Confirmed):
@@ -82,16 +82,16 @@ def _matches(message: AbstractIncomingMessage, selection: Selection) -> bool:
     )
 
 
-def _count(message: AbstractIncomingMessage, outcome: Outcome) -> None:
-    if _count_unknown(message, outcome):
-        outcome.add(_example(message))
+def _count(message: AbstractIncomingMessage, result: RepublishResult) -> None:
+    if _has_known_origin(message, result):
+        result.add(_example(message))
 
 
-def _count_unknown(message: AbstractIncomingMessage, outcome: Outcome) -> bool:
-    """Whether it is known where the message came from."""
+def _has_known_origin(message: AbstractIncomingMessage, result: RepublishResult) -> bool:
+    """Counts a message without a known origin as skipped."""
     known = message.headers.get(ORIGIN) in EVENT_QUEUES.values()
     if not known:
-        outcome.kept[f"its header {ORIGIN} names no queue of a listener"] += 1
+        result.skipped[f"its header {ORIGIN} names no queue of a listener"] += 1
     return known
 
 
@@ -100,9 +100,9 @@ def _example(message: AbstractIncomingMessage) -> str:
     return f"{message.type} ({message.message_id}) to {origin}: {reason}"
 
 
-def _is_often_given_back(message: AbstractIncomingMessage) -> bool:
+def _is_near_requeue_limit(message: AbstractIncomingMessage) -> bool:
     count = message.headers.get("x-delivery-count", 0)
-    return not message.processed and isinstance(count, int) and count >= OFTEN
+    return not message.processed and isinstance(count, int) and count >= MAX_REQUEUES
 
 
 def _copy(message: AbstractIncomingMessage, queue: str, *, keep: tuple[str, ...]) -> OutgoingMessage:

@@ -1,4 +1,4 @@
-"""Which events or messages are meant, and what became of them."""
+"""The filter of a republish run, and its result."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 
 DURATION = re.compile(r"(\d+)([smhd])")
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -16,7 +16,7 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """All filters have to match; at least one is given."""
+    """All given filters must match."""
 
     since: timedelta | None = None
     event: UUID | None = None
@@ -27,9 +27,9 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.dead and (self.since or self.unhandled):
-            raise Failure("DEAD=1 takes EVENT, TYPE and ERROR: a message does not say when it died")
+            raise CommandError("DEAD=1 takes EVENT, TYPE and ERROR: dead messages have no time")
         if self.error and not self.dead:
-            raise Failure("ERROR is a filter of DEAD=1: what was published has no error")
+            raise CommandError("ERROR needs DEAD=1: published events have no error")
 
     @property
     def is_empty(self) -> bool:
@@ -48,10 +48,10 @@ class Selection:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RepublishResult:
     done: int = 0
-    kept: Counter[str] = field(default_factory=Counter)
-    """What matches the selection and is left as it is, by reason."""
+    skipped: Counter[str] = field(default_factory=Counter)
+    """The number of matching rows or messages that were not republished, by reason."""
     examples: list[str] = field(default_factory=list)
 
     def add(self, example: str) -> None:

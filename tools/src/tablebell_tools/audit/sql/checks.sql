@@ -1,97 +1,97 @@
--- Conservation between the levels. A check answers with how much it looked at, how much of that is wrong, and the first
--- few examples. It looks at what was made in a window of time; what is younger than its end may still be on its way.
--- Ids are given in the order of time, so the window begins at an id of each table: the history before costs nothing.
+-- Every row of one level has its rows in the next. A check returns the number of rows it checked, the number of wrong
+-- rows, and a few examples. It reads the rows created in a time window; newer rows may still be in progress. The window
+-- starts at an id of each table, so the history before it costs nothing.
 
 -- name: reservation_events
--- A reservation and its event are committed together: every version has one event, the first tells of the request, and
--- the last of the status that the reservation has.
+-- A reservation and its event are committed together: every version has one event, the first is the request, and the
+-- last matches the reservation's status.
 -- $1 since · $2 until · $3 first reservation · $4 first event
-WITH told AS (
+WITH event AS (
     SELECT aggregate_id, aggregate_version, event_type
       FROM event_outbox
      WHERE id >= $4 AND aggregate_type = 'reservation' AND schedule_key IS NULL
-), looked AS (
+), checked_row AS (
     SELECT r.id,
-           count(told.aggregate_version) = r.version
-           AND count(DISTINCT told.aggregate_version) = r.version
-           AND max(told.aggregate_version) = r.version
-           AND bool_or(told.aggregate_version = 1 AND told.event_type = 'RESERVATION_REQUESTED')
-           AND bool_or(told.aggregate_version = r.version
+           count(event.aggregate_version) = r.version
+           AND count(DISTINCT event.aggregate_version) = r.version
+           AND max(event.aggregate_version) = r.version
+           AND bool_or(event.aggregate_version = 1 AND event.event_type = 'RESERVATION_REQUESTED')
+           AND bool_or(event.aggregate_version = r.version
                        AND CASE r.status
-                               WHEN 'NOT_ACCEPTED' THEN told.event_type IN ('RESERVATION_REQUESTED', 'RESERVATION_CHANGED')
-                               ELSE told.event_type = 'RESERVATION_' || r.status
+                               WHEN 'NOT_ACCEPTED' THEN event.event_type IN ('RESERVATION_REQUESTED', 'RESERVATION_CHANGED')
+                               ELSE event.event_type = 'RESERVATION_' || r.status
                            END) AS is_right
       FROM reservation AS r
-      LEFT JOIN told ON told.aggregate_id = r.id
+      LEFT JOIN event ON event.aggregate_id = r.id
      WHERE r.id >= $3 AND r.created_at >= $1 AND r.created_at < $2
      GROUP BY r.id
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wrong,
        (array_agg(format('reservation %s', id) ORDER BY id) FILTER (WHERE is_right IS NOT TRUE))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: event_reservations
--- Nobody is told of what is not there: every event of a reservation has it, in that version or a later one.
+-- Every event has its reservation, in that version or a later one.
 -- $1 since · $2 until · $3 first event
-WITH looked AS (
+WITH checked_row AS (
     SELECT e.id, coalesce(r.version >= e.aggregate_version, false) AS is_right
       FROM event_outbox AS e
       LEFT JOIN reservation AS r ON r.id = e.aggregate_id
      WHERE e.id >= $3 AND e.created_at >= $1 AND e.created_at < $2 AND e.aggregate_type = 'reservation'
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('event %s', id) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: reservation_actions
--- Whichever door a decision came by, it left its action: one for every version after the first.
+-- Every version after the first has its action, whichever route the decision came by.
 -- $1 since · $2 until · $3 first reservation · $4 first action
 WITH acted AS (
     SELECT reservation_id, count(DISTINCT resulting_version) AS versions
       FROM notification_action
      WHERE id >= $4 AND resulting_version IS NOT NULL
      GROUP BY reservation_id
-), looked AS (
+), checked_row AS (
     SELECT r.id, coalesce(acted.versions, 0) = r.version - 1 AS is_right
       FROM reservation AS r
       LEFT JOIN acted ON acted.reservation_id = r.id
      WHERE r.id >= $3 AND r.created_at >= $1 AND r.created_at < $2
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('reservation %s', id) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: first_to_act
--- Of all who act on one version of a reservation, one was first.
+-- At most one actor was first for each version of a reservation.
 -- $1 since · $2 until · $3 first action
-WITH looked AS (
+WITH checked_row AS (
     SELECT reservation_id, reservation_version, count(*) FILTER (WHERE first_to_act) <= 1 AS is_right
       FROM notification_action
      WHERE id >= $3 AND created_at >= $1 AND created_at < $2
      GROUP BY reservation_id, reservation_version
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('reservation %s version %s', reservation_id, reservation_version) ORDER BY reservation_id)
             FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: event_listeners
--- What was published has come to all four listeners.
+-- All four listeners have handled every published event.
 -- $1 since · $2 until · $3 first event
-WITH looked AS (
+WITH checked_row AS (
     SELECT e.id, (SELECT count(*) FROM processed_event AS p WHERE p.event_id = e.event_id) = 4 AS is_right
       FROM event_outbox AS e
      WHERE e.id >= $3 AND e.created_at >= $1 AND e.status = 'PUBLISHED' AND e.published_at < $2
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('event %s', id) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: event_people
--- Everyone whom an event concerns has a notification of it. Whoever joined later need not have heard; what was planned
--- for a reservation that is not as it was then (cancelled, another time) is told to nobody.
+-- Every recipient of an event has a notification. People added after the event are not expected to have one. A scheduled
+-- event counts only if the reservation still has the version that it was scheduled for.
 -- $1 since · $2 until · $3 first event
-WITH told (event_type, audience) AS (
+WITH expected (event_type, audience) AS (
     VALUES ('RESERVATION_REQUESTED', 'RESTAURANT'), ('RESERVATION_REQUESTED', 'CUSTOMER'), ('RESERVATION_REQUESTED', 'ADMIN'),
            ('RESERVATION_REQUESTED', 'AGENCY'), ('RESERVATION_ACCEPTED', 'CUSTOMER'), ('RESERVATION_ACCEPTED', 'AGENCY'),
            ('RESERVATION_REJECTED', 'CUSTOMER'), ('RESERVATION_REJECTED', 'ADMIN'), ('RESERVATION_REJECTED', 'AGENCY'),
@@ -100,14 +100,14 @@ WITH told (event_type, audience) AS (
            ('RESERVATION_CANCELLED', 'CUSTOMER'), ('RESERVATION_CANCELLED', 'ADMIN'), ('RESERVATION_CANCELLED', 'AGENCY'),
            ('RESERVATION_REMINDER_DUE', 'CUSTOMER'), ('RESERVATION_VISIT_ENDED', 'CUSTOMER')
 ), event AS MATERIALIZED (
-    SELECT e.id, e.event_id, told.audience, e.created_at, (e.payload ->> 'restaurantId')::bigint AS restaurant_id,
+    SELECT e.id, e.event_id, expected.audience, e.created_at, (e.payload ->> 'restaurantId')::bigint AS restaurant_id,
            (e.payload ->> 'customerId')::bigint AS customer_id, (e.payload ->> 'agencyId')::bigint AS agency_id
       FROM event_outbox AS e
-      JOIN told USING (event_type)
+      JOIN expected USING (event_type)
      WHERE e.id >= $3 AND e.created_at >= $1 AND e.status = 'PUBLISHED' AND e.published_at < $2
        AND (e.schedule_key IS NULL
             OR EXISTS (SELECT FROM reservation AS r WHERE r.id = e.aggregate_id AND r.version = e.aggregate_version))
-), concerned AS (
+), recipient AS (
     SELECT event.*, 'RESTAURANT_USER' AS user_type, staff.id AS user_id
       FROM event JOIN restaurant_users AS staff USING (restaurant_id)
      WHERE audience = 'RESTAURANT' AND staff.created_at <= event.created_at
@@ -121,22 +121,22 @@ WITH told (event_type, audience) AS (
     SELECT event.*, 'AGENCY_USER', agent.id
       FROM event JOIN agency_users AS agent USING (agency_id)
      WHERE audience = 'AGENCY' AND agent.created_at <= event.created_at
-), looked AS (
-    SELECT concerned.id, concerned.user_type, concerned.user_id, n.id IS NOT NULL AS is_right
-      FROM concerned
-      LEFT JOIN event_notification AS en ON en.event_id = concerned.event_id AND en.audience = concerned.audience
+), checked_row AS (
+    SELECT recipient.id, recipient.user_type, recipient.user_id, n.id IS NOT NULL AS is_right
+      FROM recipient
+      LEFT JOIN event_notification AS en ON en.event_id = recipient.event_id AND en.audience = recipient.audience
       LEFT JOIN notification AS n
-             ON n.event_notification_id = en.id AND n.user_type = concerned.user_type AND n.user_id = concerned.user_id
+             ON n.event_notification_id = en.id AND n.user_type = recipient.user_type AND n.user_id = recipient.user_id
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('event %s, %s:%s', id, user_type, user_id) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: notification_order
--- One audience hears of a reservation in the order in which it happened. Reminders and thanks were planned long before
--- and have no place in that order.
+-- Each audience is notified of a reservation in the order of its versions. Reminders and thank-you messages are scheduled
+-- in advance and are not part of that order.
 -- $1 since · $2 until · $3 first event_notification
-WITH looked AS (
+WITH checked_row AS (
     SELECT id, reservation_id, audience,
            coalesce(aggregate_version > lag(aggregate_version) OVER (PARTITION BY reservation_id, audience ORDER BY id), true)
                AS is_right
@@ -144,34 +144,34 @@ WITH looked AS (
      WHERE id >= $3 AND created_at >= $1 AND created_at < $2
        AND event_type NOT IN ('RESERVATION_REMINDER_DUE', 'RESERVATION_VISIT_ENDED')
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('reservation %s, %s', reservation_id, audience) ORDER BY id) FILTER (WHERE NOT is_right))[1:3]
            AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: notification_outboxes
 -- A notification and its row of L1 are committed together.
 -- $1 since · $2 until · $3 first notification · $4 first row of L1
-WITH looked AS (
+WITH checked_row AS (
     SELECT n.id, o.id IS NOT NULL AS is_right
       FROM notification AS n
       LEFT JOIN notification_outbox AS o ON o.notification_id = n.id AND o.id >= $4
      WHERE n.id >= $3 AND n.created_at >= $1 AND n.created_at < $2
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('notification %s', id) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: notification_channels
--- What L1 calls published has a row of L2 for every channel that its person has by default, sent or not. Thanks come by
--- e-mail alone.
+-- A published row of L1 has a row of L2 for every default channel of its person, sent or not. Thank-you messages use
+-- e-mail only.
 -- $1 since · $2 until · $3 first row of L1 · $4 first row of L2
 WITH channel (notification_type, user_type, channel_type) AS (
     VALUES ('RESTAURANT', 'RESTAURANT_USER', 'EMAIL'), ('RESTAURANT', 'RESTAURANT_USER', 'SMS'),
            ('RESTAURANT', 'RESTAURANT_USER', 'PUSH'), ('CUSTOMER', 'CUSTOMER', 'EMAIL'), ('CUSTOMER', 'CUSTOMER', 'SMS'),
            ('CUSTOMER', 'CUSTOMER', 'PUSH'), ('ADMIN', 'ADMIN_USER', 'EMAIL'), ('ADMIN', 'ADMIN_USER', 'SLACK'),
            ('AGENCY', 'AGENCY_USER', 'EMAIL')
-), looked AS (
+), checked_row AS (
     SELECT o.notification_id, channel.channel_type, s.id IS NOT NULL AS is_right
       FROM notification_outbox AS o
       JOIN channel USING (notification_type)
@@ -182,17 +182,17 @@ WITH channel (notification_type, user_type, channel_type) AS (
      WHERE o.id >= $3 AND o.created_at >= $1 AND o.created_at < $2 AND o.status = 'PUBLISHED'
        AND (channel.channel_type = 'EMAIL' OR en.event_type <> 'RESERVATION_VISIT_ENDED')
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('notification %s, %s', notification_id, channel_type) ORDER BY notification_id)
             FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: channel_outcomes
--- What is finished was taken by its provider, in a call that is on record, or says why not.
+-- A finished row has a recorded call that its provider accepted, or a reason.
 -- $1 since · $2 until · $3 first row of L2 · $4 first attempt
 WITH taken AS (
     SELECT DISTINCT channel_send_id FROM channel_send_attempt WHERE id >= $4 AND outcome = 'SENT'
-), looked AS (
+), checked_row AS (
     SELECT s.id,
            CASE WHEN s.is_sent THEN s.outcome = 'SENT' AND s.sent_at IS NOT NULL AND taken.channel_send_id IS NOT NULL
                 ELSE s.outcome <> 'SENT' AND s.last_error IS NOT NULL
@@ -201,15 +201,15 @@ WITH taken AS (
       LEFT JOIN taken ON taken.channel_send_id = s.id
      WHERE s.id >= $3 AND s.created_at >= $1 AND s.created_at < $2 AND s.is_sent IS NOT NULL
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wrong,
        (array_agg(format('send %s', id) ORDER BY id) FILTER (WHERE is_right IS NOT TRUE))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: channel_order
--- A person is told of a reservation in the order of its versions, on each channel. A row that an operator requeued may follow
--- others of its own version.
+-- On each channel a person is notified of a reservation in the order of its versions. A requeued row may follow others of
+-- its own version.
 -- $1 since · $2 until · $3 first row of L2
-WITH looked AS (
+WITH checked_row AS (
     SELECT id, channel_type,
            coalesce(aggregate_version >= max(aggregate_version) OVER (
                         PARTITION BY reservation_id, user_type, user_id, channel_type
@@ -217,12 +217,12 @@ WITH looked AS (
       FROM notification_channel_send
      WHERE id >= $3 AND created_at >= $1 AND created_at < $2 AND is_sent AND reservation_id IS NOT NULL
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE NOT is_right) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('send %s, %s', id, channel_type) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
-  FROM looked
+  FROM checked_row
 
 -- name: calls_after_success
--- A second call is made only while nobody knows that the first one was taken: any other duplicate is a mistake.
+-- No call starts after a call of the same send has succeeded.
 -- $1 since · $2 until · $3 first attempt
 WITH call AS (
     SELECT id, channel_send_id, started_at,
@@ -230,14 +230,14 @@ WITH call AS (
       FROM channel_send_attempt
      WHERE id >= $3 AND started_at >= $1 AND started_at < $2
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE started_at > taken_at) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE started_at > taken_at) AS wrong,
        (array_agg(format('send %s', channel_send_id) ORDER BY id) FILTER (WHERE started_at > taken_at))[1:3] AS examples
   FROM call
 
 -- name: due_events
--- Nothing due stays where it is: neither open rows nor those of a worker whose lease has ended.
+-- No due row stays open, with or without an expired lease.
 -- $1 until
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE greatest(available_at, lease_until) < $1) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE greatest(available_at, lease_until) < $1) AS wrong,
        (array_agg(format('event %s, %s', id, status) ORDER BY id)
             FILTER (WHERE greatest(available_at, lease_until) < $1))[1:3] AS examples
   FROM event_outbox
@@ -245,7 +245,7 @@ SELECT count(*) AS looked_at, count(*) FILTER (WHERE greatest(available_at, leas
 
 -- name: due_notifications
 -- $1 until
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE greatest(available_at, lease_until) < $1) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE greatest(available_at, lease_until) < $1) AS wrong,
        (array_agg(format('L1 %s, %s', id, status) ORDER BY id)
             FILTER (WHERE greatest(available_at, lease_until) < $1))[1:3] AS examples
   FROM notification_outbox
@@ -253,15 +253,15 @@ SELECT count(*) AS looked_at, count(*) FILTER (WHERE greatest(available_at, leas
 
 -- name: due_sends
 -- $1 until
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE greatest(next_attempt_at, lease_until) < $1) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE greatest(next_attempt_at, lease_until) < $1) AS wrong,
        (array_agg(format('send %s, %s', id, channel_type) ORDER BY id)
             FILTER (WHERE greatest(next_attempt_at, lease_until) < $1))[1:3] AS examples
   FROM notification_channel_send
  WHERE is_sent IS NULL
 
 -- name: put_off
--- A row that is put off again and again is never due for long. What counts is when it was first due: for a reminder the time
--- that it was planned for, for a message of the night the end of the quiet hours.
+-- A row that is postponed again and again is never due for long, so this uses the time when it was first due: for a reminder
+-- its scheduled time, for a message in quiet hours their end.
 -- $1 first due before this
 WITH open AS (
     SELECT format('event %s, %s: %s', id, status, last_error) AS example, coalesce(first_due_at, available_at) AS first_due
@@ -276,29 +276,29 @@ WITH open AS (
       FROM notification_channel_send
      WHERE is_sent IS NULL
 )
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE first_due < $1) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE first_due < $1) AS wrong,
        (array_agg(example ORDER BY first_due) FILTER (WHERE first_due < $1))[1:3] AS examples
   FROM open
 
 -- name: dead_rows
--- Somebody was not told, and only an operator can change that: make the cause go away, then requeue or discard.
+-- Somebody was not notified. An operator has to fix the cause, then requeue or discard the row.
 WITH dead AS (
     SELECT format('event %s: %s', id, last_error) AS example FROM event_outbox WHERE status = 'DEAD'
     UNION ALL
     SELECT format('L1 %s: %s', id, last_error) FROM notification_outbox WHERE status = 'DEAD'
 )
-SELECT count(*) AS looked_at, count(*) AS wrong, (array_agg(example))[1:3] AS examples
+SELECT count(*) AS checked, count(*) AS wrong, (array_agg(example))[1:3] AS examples
   FROM dead
 
 -- name: dead_sends
--- Given up, with the reason on record: the address does not exist, or the provider failed at every attempt.
-SELECT count(*) AS looked_at, count(*) AS wrong,
+-- Sends that were given up: the address does not exist, or the provider failed at every attempt.
+SELECT count(*) AS checked, count(*) AS wrong,
        (array_agg(format('send %s, %s: %s', id, channel_type, left(last_error, 40)) ORDER BY id DESC))[1:3] AS examples
   FROM notification_channel_send
  WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
 
 -- name: unsent
--- What was not sent, and for what kind of reason.
+-- Sends that were not sent, by outcome.
 -- $1 since · $2 until · $3 first row of L2
 WITH finished AS (
     SELECT outcome, count(*) AS rows
@@ -306,14 +306,14 @@ WITH finished AS (
      WHERE id >= $3 AND created_at >= $1 AND created_at < $2 AND is_sent IS NOT NULL
      GROUP BY outcome
 )
-SELECT coalesce(sum(rows), 0)::bigint AS looked_at, coalesce(sum(rows) FILTER (WHERE outcome <> 'SENT'), 0)::bigint AS wrong,
+SELECT coalesce(sum(rows), 0)::bigint AS checked, coalesce(sum(rows) FILTER (WHERE outcome <> 'SENT'), 0)::bigint AS wrong,
        array_agg(format('%s %s', rows, outcome) ORDER BY rows DESC) FILTER (WHERE outcome <> 'SENT') AS examples
   FROM finished
 
 -- name: broken_calls
--- A dispatcher ended in the middle of these calls: what became of them is not known, so the row was tried again.
+-- A dispatcher ended during these calls. Their result is unknown, so the row was retried.
 -- $1 since · $2 until · $3 first attempt
-SELECT count(*) AS looked_at, count(*) FILTER (WHERE finished_at IS NULL) AS wrong,
+SELECT count(*) AS checked, count(*) FILTER (WHERE finished_at IS NULL) AS wrong,
        (array_agg(format('send %s', channel_send_id) ORDER BY id) FILTER (WHERE finished_at IS NULL))[1:3] AS examples
   FROM channel_send_attempt
  WHERE id >= $3 AND started_at >= $1 AND started_at < $2

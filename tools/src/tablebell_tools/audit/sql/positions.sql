@@ -1,4 +1,4 @@
--- Where in a table a window of time begins: the first row from an id on, and when it was made.
+-- For the binary search of a window's first id: the first row from an id on, and its creation time.
 
 -- name: reservation
 SELECT id, created_at AS at FROM reservation WHERE id >= $1 ORDER BY id LIMIT 1

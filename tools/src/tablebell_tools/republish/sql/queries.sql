@@ -1,10 +1,10 @@
--- Publishing again what L0 calls published. A planned event is useful only for the version of the reservation that it was
--- planned for and while its time has not passed, and an aggregate has one open of each schedule key.
+-- Publishes events of L0 again. A scheduled event is republished only for the reservation version that it was scheduled for
+-- and before its time has passed. An aggregate has one open event per schedule key.
 
 -- name: find_published
--- With the reason why an event is not published again, or NULL.
--- $1 after which id · $2 limit · $3 published since or NULL · $4 event id or NULL · $5 type or NULL · $6 only what not all four
--- listeners have handled
+-- `reason` says why an event is not published again, or is NULL.
+-- $1 after this id · $2 limit · $3 published since or NULL · $4 event id or NULL · $5 type or NULL · $6 only events
+-- that not all four listeners have handled
 SELECT e.id, e.event_id, e.event_type, e.aggregate_type, e.aggregate_id, e.aggregate_version, e.schedule_key,
        CASE WHEN e.schedule_key IS NULL THEN NULL
             WHEN EXISTS (SELECT

@@ -1,6 +1,6 @@
-"""The verdict: the database against what was seen from outside, by who asked, by the providers and by the browsers.
+"""Compares the database with the observations from outside: the load, the providers and the browsers.
 
-Each comparison gives a finding in the same shape as those of the audit, which looks at the database alone.
+The findings have the form of the audit's, which reads only the database.
 """
 
 import re
@@ -13,18 +13,18 @@ import httpx
 
 from chaos import store
 from chaos.api_client import ApiClient
-from chaos.clients import Client
+from chaos.browsers import Browser
 from chaos.load import Load
 from chaos.store import Connection, Row
 from tablebell_tools.audit.check import Check, Finding
 
 CHANNELS = ("EMAIL", "SMS", "PUSH", "SLACK")
-KEY = re.compile(r"<?(\d+)-")  # the providers know a send by its id and the moment when it was made
+KEY = re.compile(r"<?(\d+)-")  # a provider key starts with the id of the send
 GIVEN_UP = {"EXHAUSTED", "UNDELIVERABLE", "EXPIRED", "SKIPPED"}
 
 
-def judge_requests(load: Load, reservations: Sequence[Row]) -> list[Finding]:
-    """A customer and a time name one request, so they find its reservation even if no answer ever came."""
+def check_requests(load: Load, reservations: Sequence[Row]) -> list[Finding]:
+    """Customer and time identify a request, so its reservation is found even if the answer was lost."""
     by_request: dict[tuple[int, Any], list[int]] = {}
     for row in reservations:
         by_request.setdefault((row["customer_id"], row["slot_time"]), []).append(row["id"])
@@ -40,7 +40,7 @@ def judge_requests(load: Load, reservations: Sequence[Row]) -> list[Finding]:
     ]
 
 
-def judge_decisions(load: Load, events: Sequence[Row]) -> list[Finding]:
+def check_decisions(load: Load, events: Sequence[Row]) -> list[Finding]:
     known = {(row["aggregate_id"], row["aggregate_version"], row["event_type"]) for row in events}
     lost = [one for one in load.decisions if (one.reservation, one.version, one.event_type) not in known]
     winners = Counter((one.reservation, one.version) for one in load.decisions)
@@ -53,7 +53,7 @@ def judge_decisions(load: Load, events: Sequence[Row]) -> list[Finding]:
 
 
 async def received_by_providers(sandbox_url: str) -> list[tuple[str, int]]:
-    """The channel and id of each send that arrived, in the order of arrival; id 0 for a message that bears none."""
+    """Channel and id of each received send, in the order of arrival; id 0 for a message without a key."""
     arrivals: list[tuple[str, int]] = []
     async with httpx.AsyncClient(base_url=sandbox_url, timeout=30, trust_env=False) as sandbox:
         for channel in CHANNELS:
@@ -62,8 +62,8 @@ async def received_by_providers(sandbox_url: str) -> list[tuple[str, int]]:
     return arrivals
 
 
-def judge_order(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) -> Finding:
-    """At each provider, what a person gets about a reservation never goes back in version."""
+def check_order(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) -> Finding:
+    """At each provider, a person's messages about a reservation arrive in the order of its versions."""
     rows = {(row["channel_type"], row["id"]): row for row in sends}
     latest: dict[tuple[Any, ...], tuple[int, int]] = {}
     late: list[str] = []
@@ -76,11 +76,11 @@ def judge_order(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) -> Fi
         if place < latest.get(person, place):
             late.append(f"send {row['id']} after send {latest[person][1]}")
         latest[person] = max(place, latest.get(person, place))
-    return _finding("told in order at each provider", len(arrivals), late)
+    return _finding("in order at each provider", len(arrivals), late)
 
 
-def judge_deliveries(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) -> list[Finding]:
-    """What a row says was taken has arrived, and what arrived more than once has that many calls to explain it."""
+def check_deliveries(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) -> list[Finding]:
+    """Every sent row has arrived at its provider, and every copy has its own call."""
     copies = Counter(arrivals)
     rows = {(row["channel_type"], row["id"]): row for row in sends}
     sent = [row for row in sends if row["is_sent"]]
@@ -90,9 +90,9 @@ def judge_deliveries(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) 
     given_up = [row for row in sends if row["outcome"] in GIVEN_UP]
     extra = sum(repeated.values()) - len(repeated)
     why = Counter(_why(rows[key]) for key in repeated)
-    overtaken = [key for key in copies if key in rows and rows[key]["outcome"] == "WITHDRAWN"]
+    late = [key for key in copies if key in rows and rows[key]["outcome"] == "WITHDRAWN"]
     return [
-        judge_order(sends, arrivals),
+        check_order(sends, arrivals),
         _finding("sent → at its provider", len(sent), (f"send {row['id']}" for row in missing)),
         _finding("at a provider → its send", copies.total(), (f"{key}" for key in copies if key not in rows)),
         _finding("copies → a call for each", copies.total(), (f"send {identity}" for _, identity in unexplained)),
@@ -104,54 +104,54 @@ def judge_deliveries(sends: Sequence[Row], arrivals: Sequence[tuple[str, int]]) 
             [f"{count} {reason}" for reason, count in why.items()],
         ),
         Finding(
-            Check("overtaken", "withdrawn during its call", (), is_note=True),
+            Check("late", "withdrawn during its call", (), is_note=True),
             len(copies),
-            len(overtaken),
-            [f"send {identity}" for _, identity in overtaken[:3]],
+            len(late),
+            [f"send {identity}" for _, identity in late[:3]],
         ),
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class Inbox:
-    """What a person was told, by the API and by the database."""
+    """A person's notifications in the browser, the API and the database."""
 
-    client: Client
+    browser: Browser
     shown: frozenset[int]
     stored: Mapping[int, bool]
 
     @property
-    def agrees(self) -> bool:
-        """The browser holds exactly what there is, handled where it was handled."""
-        return self.client.held == self.stored
+    def matches(self) -> bool:
+        """Whether the browser has exactly the stored notifications, in the same state."""
+        return self.browser.notifications == self.stored
 
     def differences(self) -> list[str]:
-        held, stored = self.client.held, self.stored
+        held, stored = self.browser.notifications, self.stored
         missing, surplus = stored.keys() - held.keys(), held.keys() - stored.keys()
         stale = [identity for identity in held.keys() & stored.keys() if held[identity] != stored[identity]]
-        named = {"not held": sorted(missing), "held, not stored": sorted(surplus), "handled?": sorted(stale)}
-        return [f"{self.client.person} {what}: {ids[:3]}" for what, ids in named.items() if ids]
+        named = {"missing": sorted(missing), "surplus": sorted(surplus), "wrong state": sorted(stale)}
+        return [f"{self.browser.person} {what}: {ids[:3]}" for what, ids in named.items() if ids]
 
 
-async def read_inboxes(connection: Connection, api: ApiClient, clients: Sequence[Client]) -> list[Inbox]:
+async def read_inboxes(connection: Connection, api: ApiClient, browsers: Sequence[Browser]) -> list[Inbox]:
     inboxes = []
-    for client in clients:
-        user_type, _, user_id = client.person.partition(":")
-        shown = frozenset(item["id"] for item in await api.inbox(client.person))
+    for browser in browsers:
+        user_type, _, user_id = browser.person.partition(":")
+        shown = frozenset(item["id"] for item in await api.inbox(browser.person))
         rows = await store.list_inbox(connection, user_type.upper(), int(user_id))
-        inboxes.append(Inbox(client, shown, {row["id"]: row["is_resolved"] for row in rows}))
+        inboxes.append(Inbox(browser, shown, {row["id"]: row["is_resolved"] for row in rows}))
     return inboxes
 
 
-def judge_browsers(inboxes: Sequence[Inbox]) -> list[Finding]:
+def check_browsers(inboxes: Sequence[Inbox]) -> list[Finding]:
     stored = sum(len(inbox.stored) for inbox in inboxes)
-    hidden = [inbox.client.person for inbox in inboxes if inbox.shown != inbox.stored.keys()]
+    hidden = [inbox.browser.person for inbox in inboxes if inbox.shown != inbox.stored.keys()]
     strangers = [
-        f"{inbox.client.person}: notification {identity}"
+        f"{inbox.browser.person}: notification {identity}"
         for inbox in inboxes
-        for identity in inbox.client.framed - inbox.stored.keys()
+        for identity in inbox.browser.framed - inbox.stored.keys()
     ]
-    frames = sum(inbox.client.frames for inbox in inboxes)
+    frames = sum(inbox.browser.frames for inbox in inboxes)
     return [
         _finding("inbox by the API = stored", stored, hidden),
         _finding("browser = its inbox", stored, (each for inbox in inboxes for each in inbox.differences())),
@@ -159,8 +159,10 @@ def judge_browsers(inboxes: Sequence[Inbox]) -> list[Finding]:
     ]
 
 
-def judge_services(ended: Counter[str], services: int) -> Finding:
-    return _finding("no service ended by itself", services, (f"{name} {count} times" for name, count in ended.items()))
+def check_services(exited: Counter[str], services: int) -> Finding:
+    return _finding(
+        "no service exited by itself", services, (f"{name} {count} times" for name, count in exited.items())
+    )
 
 
 def _calls(row: Row) -> int:
@@ -169,10 +171,10 @@ def _calls(row: Row) -> int:
 
 def _why(row: Row) -> str:
     if row["cut_short"]:
-        return "by a dispatcher killed in the middle of the call"
-    return "after an answer that was lost" if row["unanswered"] else "by two holders of one lease"
+        return "by a dispatcher killed during the call"
+    return "after a lost answer" if row["unanswered"] else "by two holders of one lease"
 
 
-def _finding(title: str, looked_at: int, wrong: Iterable[str]) -> Finding:
+def _finding(title: str, checked: int, wrong: Iterable[str]) -> Finding:
     examples = list(wrong)
-    return Finding(Check(title, title, ()), looked_at, len(examples), examples[:3])
+    return Finding(Check(title, title, ()), checked, len(examples), examples[:3])

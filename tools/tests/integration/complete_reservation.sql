@@ -1,4 +1,4 @@
--- One reservation for restaurant 10, asked for and accepted, told to everyone: what a healthy system leaves behind.
+-- One reservation for restaurant 10, requested and accepted, with all rows that a healthy system creates for it.
 WITH reserved AS (
     INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, status, version)
     VALUES (5, 10, 7, 4, now() + interval '30 days', 'ACCEPTED', 2)

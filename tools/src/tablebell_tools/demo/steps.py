@@ -1,4 +1,4 @@
-"""The journey of one event, read from the database as it happens: what came to be, and when."""
+"""The steps of one event through the levels, read from the database while they happen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from datetime import datetime
 
 import asyncpg
 
-JOURNEY = """
+STEPS = """
 SELECT 'L0' AS level, o.event_type AS who, 'committed with its reservation' AS what, o.created_at AS at
   FROM event_outbox AS o
  WHERE o.aggregate_id = $1 AND o.event_type = $2
@@ -35,7 +35,7 @@ SELECT n.user_type, n.user_id, p.name, s.channel_type, s.is_sent, s.sent_at, s.a
 
 
 @dataclass(frozen=True)
-class Moment:
+class Step:
     level: str
     who: str
     what: str
@@ -44,7 +44,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Send:
-    """One row of L2, as far as it has come."""
+    """One row of L2 in its current state."""
 
     user_type: str
     user_id: int
@@ -58,26 +58,26 @@ class Send:
 
 
 @dataclass
-class Journey:
+class EventSteps:
     connection: "asyncpg.Connection[asyncpg.Record]"
     reservation_id: int
     event_type: str
     people: Mapping[str, int]
-    """How many of each audience are to be told."""
+    """The number of recipients in each audience."""
     sends: Sequence[Send] = ()
-    _told: set[tuple[str, str, str]] = field(default_factory=set)
+    _seen: set[tuple[str, str, str]] = field(default_factory=set)
 
-    async def look(self) -> list[Moment]:
-        """What is new since the last look, in the order in which it happened."""
-        rows = await self.connection.fetch(JOURNEY, self.reservation_id, self.event_type)
-        moments = [Moment(**row) for row in rows]
+    async def fetch_new(self) -> list[Step]:
+        """The steps since the last call, in chronological order."""
+        rows = await self.connection.fetch(STEPS, self.reservation_id, self.event_type)
+        steps = [Step(**row) for row in rows]
         self.sends = [Send(**row) for row in await self.connection.fetch(SENDS, self.reservation_id, self.event_type)]
-        fresh = [m for m in moments if (m.level, m.who, m.what) not in self._told and self._is_whole(m)]
-        self._told |= {(m.level, m.who, m.what) for m in fresh}
-        return sorted(fresh, key=lambda moment: moment.at)
+        new = [s for s in steps if (s.level, s.who, s.what) not in self._seen and self._includes_everyone(s)]
+        self._seen |= {(s.level, s.who, s.what) for s in new}
+        return sorted(new, key=lambda step: step.at)
 
-    def is_over(self, sends: int) -> bool:
+    def is_complete(self, sends: int) -> bool:
         return len(self.sends) >= sends and all(send.is_sent is not None for send in self.sends)
 
-    def _is_whole(self, moment: Moment) -> bool:
-        return moment.level != "L1" or moment.what.count(", ") + 1 >= self.people.get(moment.who, 1)
+    def _includes_everyone(self, step: Step) -> bool:
+        return step.level != "L1" or step.what.count(", ") + 1 >= self.people.get(step.who, 1)

@@ -1,7 +1,7 @@
-"""Browsers: each keeps what its person was told, by live frames and by the inbox, and reconnects when it is cut off.
+"""Simulated browsers. Each keeps the notifications of its person from live frames and the inbox, and reconnects.
 
-A browser reads the inbox when it has connected and when its gateway says that frames flow again, and at no other time.
-So what it holds in the end shows whether a frame was lost while it had every reason to trust its connection.
+A browser reads the inbox only after it has connected and after its gateway reports that frames are live again. So its
+final state shows whether a frame was lost while the connection was live.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from tablebell_tools import tokens
 PAUSE = 0.3
 
 
-class Client:
+class Browser:
     def __init__(self, person: str, gateways: Sequence[str], api: ApiClient, secret: str) -> None:
         self.person = person
         self.frames = 0
-        self.held: dict[int, bool] = {}
-        """By the notification's id: whether somebody has handled it."""
+        self.notifications: dict[int, bool] = {}
+        """Notification id → whether it was handled."""
         self.framed: set[int] = set()
         self._ids: dict[int, set[int]] = {}
         self._resolved: set[int] = set()
         self._gateways = itertools.cycle(gateways)
-        self._door = api
+        self._api = api
         self._secret = secret
         self._stale = asyncio.Event()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._stay_connected())
-            tasks.create_task(self._keep_up())
+            tasks.create_task(self._refresh_inbox())
 
     async def _stay_connected(self) -> None:
         for gateway in self._gateways:
@@ -50,9 +50,9 @@ class Client:
     async def _listen(self, socket: ClientConnection) -> None:
         await socket.send(json.dumps({"type": "auth", "token": tokens.issue(self.person, self._secret)}))
         async for text in socket:
-            self._take(json.loads(text))
+            self._handle(json.loads(text))
 
-    def _take(self, frame: dict[str, Any]) -> None:
+    def _handle(self, frame: dict[str, Any]) -> None:
         match frame["type"]:
             case "ready":
                 self._stale.set()
@@ -62,47 +62,49 @@ class Client:
             case "notification":
                 self.frames += 1
                 self.framed.add(frame["id"])
-                self._hold(frame)
+                self._store(frame)
             case "resolved":
                 self._resolve(frame["eventNotificationId"])
-            case _:  # what was read is of no concern here
+            case _:
                 pass
 
-    async def _keep_up(self) -> None:
+    async def _refresh_inbox(self) -> None:
         while True:
             await self._stale.wait()
             self._stale.clear()
             try:
-                for item in await self._door.inbox(self.person):
-                    self._hold(item)
+                for item in await self._api.inbox(self.person):
+                    self._store(item)
             except NoAnswer:
                 self._stale.set()
 
-    def _hold(self, item: dict[str, Any]) -> None:
-        """An answer may be older than a frame that overtook it, and a resolution is never taken back."""
+    def _store(self, item: dict[str, Any]) -> None:
+        """An inbox page may be older than a frame, so a resolved notification stays resolved."""
         event = item["eventNotificationId"]
         self._ids.setdefault(event, set()).add(item["id"])
         is_resolved = item["shared"] and item["resolution"] is not None
-        self.held[item["id"]] = self.held.get(item["id"], False) or is_resolved or event in self._resolved
+        self.notifications[item["id"]] = (
+            self.notifications.get(item["id"], False) or is_resolved or event in self._resolved
+        )
 
     def _resolve(self, event: int) -> None:
         self._resolved.add(event)
         for identity in self._ids.get(event, ()):
-            self.held[identity] = True
+            self.notifications[identity] = True
 
 
 @asynccontextmanager
-async def open_clients(
+async def open_browsers(
     people: Sequence[str], gateways: Sequence[str], api: ApiClient, secret: str
-) -> AsyncIterator[list[Client]]:
-    """Half of them begin with one gateway, half with the other."""
-    clients = [
-        Client(person, [*gateways[number % 2 :], *gateways[: number % 2]], api, secret)
+) -> AsyncIterator[list[Browser]]:
+    """Half of them start with one gateway, half with the other."""
+    browsers = [
+        Browser(person, [*gateways[number % 2 :], *gateways[: number % 2]], api, secret)
         for number, person in enumerate(people)
     ]
-    running = [asyncio.create_task(client.run(), name=f"client {client.person}") for client in clients]
+    running = [asyncio.create_task(browser.run(), name=f"browser {browser.person}") for browser in browsers]
     try:
-        yield clients
+        yield browsers
     finally:
         for task in running:
             task.cancel()
