@@ -1,4 +1,4 @@
-# `make` alone lists what there is. Everything here works from a fresh clone: what is missing is installed first.
+# `make` lists the targets. All work from a fresh clone: missing programs are installed first.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -6,12 +6,13 @@
 BOOTSTRAP := deploy/local/bootstrap
 PYTHON := .venv/bin/python
 STACK := $(PYTHON) -m tablebell_local
-SOURCES := $(wildcard shared/src services/*/src deploy/*/src bench chaos)
-# Each by itself: two suites may have modules of one name.
-SUITES := $(wildcard shared/tests services/*/tests deploy/*/tests tests)
+TOOLS := $(PYTHON) -m tablebell_tools
+SOURCES := $(wildcard shared/src services/*/src deploy/*/src tools/src bench chaos)
+# One run each: two suites may have modules of the same name.
+SUITES := $(wildcard shared/tests services/*/tests deploy/*/tests tools/tests tests)
 SCRIPTS := $(BOOTSTRAP) .ci/run
 
-# docker or local; without it, docker where an engine answers, otherwise local.
+# docker or local; without it, docker if an engine answers, otherwise local.
 export MODE
 
 ##@ The system
@@ -21,11 +22,11 @@ up: python ## Start everything, and return when it is healthy (SCALE="event-rela
 	@$(STACK) up $(addprefix --scale ,$(SCALE)) $(addprefix --set ,$(SET))
 
 .PHONY: down
-down: some-python ## End everything that was started
+down: some-python ## Stop everything
 	@$(STACK) down --all
 
 .PHONY: status
-status: some-python ## Show what runs, since when and where
+status: some-python ## Show the state, age and address of every process
 	@$(STACK) status
 
 .PHONY: logs
@@ -34,25 +35,25 @@ logs: some-python ## Show the logs (PART=event-relay, FOLLOW=1, LINES=50)
 
 .PHONY: demo
 demo: python ## Start everything and show how one reservation reaches everyone (SCALE=…, MODE=…)
-	@$(STACK) demo $(addprefix --scale ,$(SCALE))
+	@$(TOOLS) demo $(addprefix --scale ,$(SCALE))
 
 ##@ Working with it
 
 .PHONY: token
 token: some-python ## Print a token for a demo person (AS=restaurant_user:50, customer:5, admin_user:1, agency_user:70)
-	@$(STACK) token "$(if $(filter default,$(origin AS)),,$(AS))"
+	@$(TOOLS) token "$(if $(filter default,$(origin AS)),,$(AS))"
 
 .PHONY: env
 env: some-python ## Print the running system's addresses: eval "$(make -s env)"
-	@$(STACK) env
+	@$(TOOLS) env
 
 .PHONY: audit
 audit: some-python ## Check that nothing was lost between the levels (HOURS=24)
-	@$(STACK) audit $(if $(HOURS),--hours $(HOURS))
+	@$(TOOLS) audit $(if $(HOURS),--hours $(HOURS))
 
 .PHONY: republish
-republish: some-python ## Publish events again, or move dead messages back; alone: how (UNHANDLED=1, DEAD=1, SINCE=1h, DRY=1)
-	@$(STACK) republish $(if $(SINCE),--since "$(SINCE)") $(if $(EVENT),--event "$(EVENT)") $(if $(TYPE),--type "$(TYPE)") \
+republish: some-python ## Publish events again, or move dead messages back; without a filter, print the usage (UNHANDLED=1, DEAD=1, SINCE=1h, DRY=1)
+	@$(TOOLS) republish $(if $(SINCE),--since "$(SINCE)") $(if $(EVENT),--event "$(EVENT)") $(if $(TYPE),--type "$(TYPE)") \
 	  $(if $(UNHANDLED),--unhandled) $(if $(DEAD),--dead) $(if $(ERROR),--error "$(ERROR)") $(if $(DRY),--dry-run)
 
 .PHONY: migrate
@@ -67,11 +68,11 @@ setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and 
 
 .PHONY: test
 test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
-	@$(STACK) test -- $(ARGS)
+	@$(TOOLS) test -- $(ARGS)
 
 .PHONY: bench
 bench: python ## Measure every hop beside its raw ceiling (ONLY=relay)
-	@$(STACK) bench $(ONLY)
+	@$(TOOLS) bench $(ONLY)
 
 .PHONY: chaos
 chaos: python ## Kill and restart everything under load, then check that nothing was lost (DURATION=60, RATE=20, SEED=7)
@@ -90,12 +91,12 @@ types: python ## Check the types
 	@for suite in $(SUITES); do $(PYTHON) -m mypy --no-error-summary "$$suite" || exit 1; done
 
 .PHONY: format
-format: python ## Format the code and fix what can be fixed by itself
+format: python ## Format the code and apply automatic fixes
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
 
 .PHONY: clean
-clean: some-python ## End everything and forget all its data, logs and caches
+clean: some-python ## Stop everything and remove all data, logs and caches
 	@$(STACK) clean
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
@@ -104,12 +105,12 @@ clean: some-python ## End everything and forget all its data, logs and caches
 help: ## Show this list
 	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-# The environment of this checkout; takes no time when it is there.
+# The environment of this checkout; fast when it is up to date.
 .PHONY: python
 python:
 	@$(BOOTSTRAP) python
 
-# What only looks at the system, or ends it, does not need the newest environment, and works without a network.
+# Targets that read or stop the system use any existing environment, so they work without a network.
 .PHONY: some-python
 some-python:
 	@test -f .venv/synced || $(BOOTSTRAP) python

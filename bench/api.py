@@ -22,7 +22,7 @@ import jwt
 from bench.harness import Figure, Harness
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually, free_port
-from tablebell_local.unlimited import UNLIMITED
+from tablebell_tools.unlimited import UNLIMITED
 
 SECRET = "only-for-measurements-0123456789abcdef"  # noqa: S105 - of a server that runs only for the measurement
 RESTAURANT = 11  # always open

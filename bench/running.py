@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from bench.harness import Harness
 from tablebell.testing import Database, free_port
 from tablebell_local.services import FCM_PROJECT, SERVICES
-from tablebell_local.unlimited import UNLIMITED
+from tablebell_tools.unlimited import UNLIMITED
 
 READY_SECONDS = 60.0
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from bench.harness import Figure, Harness
 from bench.running import Running, running_system
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
 RATES = (5, 20, 50)
 SECONDS = 8

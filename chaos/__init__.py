@@ -1,1 +1,1 @@
-"""Load and faults on a system of its own: was anything lost, out of order or repeated for no reason?"""
+"""Puts a separate system under load and faults, then checks that nothing was lost, reordered or duplicated."""

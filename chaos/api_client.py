@@ -1,4 +1,4 @@
-"""The API as an honest client uses it: by whichever replica answers, and again until one does."""
+"""A client of the API that alternates between the replicas and retries until one answers."""
 
 import asyncio
 import itertools
@@ -9,17 +9,17 @@ from typing import Any
 
 import httpx
 
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 PAUSE = 0.2
-# The rest queue here: httpx looks at every waiting request for each that ends, and stalls over a thousand of them.
-AT_ONCE = 50
+# httpx iterates over all waiting requests when one ends, and stalls with a thousand of them.
+MAX_CONCURRENT = 50
 STILL_RUNNING = "urn:tablebell:problem:still-running"
 
 
 class NoAnswer(Exception):
-    """Nobody gave a definite answer in time."""
+    """No replica gave a definite answer in time."""
 
 
 class ApiClient:
@@ -27,17 +27,17 @@ class ApiClient:
         self._replicas = itertools.cycle(replicas)
         self._secret = secret
         self._tokens: dict[str, str] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self.lost_answers = 0
 
     async def call(
         self, person: str, method: str, path: str, body: dict[str, Any] | None = None, key: str | None = None
     ) -> httpx.Response:
-        """The first definite answer: a success, or a refusal that would not be another the next time."""
+        """The first definite answer: a success, or an error that a retry would not change."""
         headers = {"Authorization": f"Bearer {self._token(person)}"}
         if key is not None:
             headers["Idempotency-Key"] = key
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             try:
                 async with self._slots:
@@ -45,13 +45,13 @@ class ApiClient:
             except httpx.TransportError:
                 self.lost_answers += 1
             else:
-                if not _is_passing(answer):
+                if not _is_temporary(answer):
                     return answer
             await asyncio.sleep(PAUSE)
         raise NoAnswer(f"{method} {path}")
 
     async def inbox(self, person: str) -> list[dict[str, Any]]:
-        """The whole of it, page by page."""
+        """All pages of the inbox."""
         items: list[dict[str, Any]] = []
         path = "/notifications?limit=100"
         while True:
@@ -67,7 +67,7 @@ class ApiClient:
         return self._tokens[person]
 
 
-def _is_passing(answer: httpx.Response) -> bool:
+def _is_temporary(answer: httpx.Response) -> bool:
     if answer.status_code == 409:
         return bool(answer.json().get("type") == STILL_RUNNING)
     return answer.status_code == 429 or answer.status_code >= 500

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: each fault at its share of the run, and a random kill -9 every two seconds."""
+"""The faults: each at its share of the run, and a random kill -9 every two seconds."""
 
 import asyncio
 import contextlib
@@ -13,12 +13,13 @@ import httpx
 from chaos import store
 from chaos.environment import ChaosEnvironment
 from chaos.screen import Screen
-from tablebell_local.process import ManagedProcess
-from tablebell_local.processes import end, find
+from tablebell_local.process import ManagedProcess, wait_for_health
+from tablebell_local.processes import find, stop
 
 KILL_EVERY = 2.0
 WATCH_EVERY = 1.0
 BEYOND_LEASE = 2.0
+HEALTH_LIMIT = 120.0
 STALLED = ("channel-dispatcher", "event-relay")
 SMTP_SHARE = 1 / 3  # of the run: 20 s of a minute
 ALARM_SHARE = 1 / 6
@@ -30,18 +31,18 @@ FAULT = "yellow"
 class Faults:
     def __init__(self, environment: ChaosEnvironment, screen: Screen, seed: int) -> None:
         self.counts: Counter[str] = Counter()
-        self.ended: Counter[str] = Counter()
-        """Services that ended without being killed."""
-        self._stage = environment
+        self.exited: Counter[str] = Counter()
+        """Services that exited without being killed."""
+        self._environment = environment
         self._screen = screen
-        self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
+        self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self._killed: set[str] = set()
-        # One fault of a server at a time: on a busy machine the next is due before the last is over.
+        # One fault at a time per server: on a busy machine the next is due before the last one is over.
         self._broker = asyncio.Lock()
         self._database = asyncio.Lock()
 
     async def run(self, seconds: float, over: asyncio.Event) -> None:
-        """Kills go on until the load is over; when this returns, everything has gone wrong and been started again."""
+        """Kills continue until the load is over. Returns when all faults are over and everything was restarted."""
         plan: list[tuple[float, Callable[[float], Awaitable[None]]]] = [
             (0.10, self.refuse_smtp),
             (0.25, self.restart_rabbitmq),
@@ -50,7 +51,7 @@ class Faults:
             (0.50, self.restart_postgres),
             (0.60, self.switch_over_postgres),
             (0.62, self.delete_listeners_queue),
-            (0.65, self.cancel_feed),
+            (0.65, self.cancel_gateway_consumer),
             (0.70, self.terminate_backends),
             (0.30, self.stall_workers),
             (0.80, self.kill_gateway),
@@ -59,44 +60,46 @@ class Faults:
         async with asyncio.TaskGroup() as watching:
             watch = watching.create_task(self._watch())
             async with asyncio.TaskGroup() as faults:
-                faults.create_task(self._kill_now_and_then(over))
+                faults.create_task(self._kill_periodically(over))
                 for share, fault in plan:
                     faults.create_task(_later(share * seconds, fault, seconds))
             watch.cancel()
 
-    async def _kill_now_and_then(self, over: asyncio.Event) -> None:
-        """By the clock, also while another kill is still going on."""
+    async def _kill_periodically(self, over: asyncio.Event) -> None:
+        """On schedule, also while another kill is in progress."""
         loop = asyncio.get_running_loop()
         due = loop.time()
         async with asyncio.TaskGroup() as kills:
             while not over.is_set():
                 due += KILL_EVERY
                 await asyncio.sleep(due - loop.time())
-                living = [each for each in self._stage.services if each.name not in self._killed]
-                kills.create_task(self._kill(self._random.choice(living)))
+                alive = [each for each in self._environment.services if each.name not in self._killed]
+                kills.create_task(self._kill(self._random.choice(alive)))
 
     async def kill_gateway(self, _seconds: float) -> None:
-        gateways = [each for each in self._stage.services if each.name.startswith("ws-gateway")]
+        gateways = [each for each in self._environment.services if each.name.startswith("ws-gateway")]
         await self._kill(next((each for each in gateways if each.name not in self._killed), gateways[0]))
 
-    async def _kill(self, part: ManagedProcess) -> None:
-        if part.name in self._killed:
+    async def _kill(self, process: ManagedProcess) -> None:
+        if process.name in self._killed:
             return
         self.counts["kill -9"] += 1
-        self._screen.say(f"kill -9 {part.name}", FAULT)
-        self._killed.add(part.name)
+        self._screen.say(f"kill -9 {process.name}", FAULT)
+        self._killed.add(process.name)
         try:
-            await part.kill()
-            await part.start()
+            await process.kill()
+            await process.start()
         finally:
-            self._killed.discard(part.name)
+            self._killed.discard(process.name)
 
     async def stall_workers(self, _seconds: float) -> None:
-        """A dispatcher and a relay stand still for longer than their leases last, and go on."""
-        down = self._stage.lease_seconds + BEYOND_LEASE
-        workers = [each for each in self._stage.services if each.name in STALLED and each.name not in self._killed]
+        """Stops a dispatcher and a relay for longer than their leases, then continues them."""
+        down = self._environment.lease_seconds + BEYOND_LEASE
+        workers = [
+            each for each in self._environment.services if each.name in STALLED and each.name not in self._killed
+        ]
         self.counts["worker stopped beyond its lease"] += len(workers)
-        self._screen.say(f"{', '.join(each.name for each in workers)} stand still for {down:.0f} s", FAULT)
+        self._screen.say(f"{', '.join(each.name for each in workers)} stopped for {down:.0f} s", FAULT)
         self._killed.update(each.name for each in workers)
         pids = [pid for each in workers for pid in each.pids()]
         try:
@@ -110,29 +113,29 @@ class Faults:
         self.counts["SMTP refused"] += 1
         down = seconds * SMTP_SHARE
         self._screen.say(f"SMTP refuses connections for {down:.0f} s", FAULT)
-        async with httpx.AsyncClient(base_url=self._stage.sandbox_url, timeout=10, trust_env=False) as sandbox:
+        async with httpx.AsyncClient(base_url=self._environment.sandbox_url, timeout=10, trust_env=False) as sandbox:
             answer = await sandbox.put("/api/faults/EMAIL", json=[{"kind": "refuse", "for_seconds": down}])
             answer.raise_for_status()
 
     async def answer_503(self, seconds: float) -> None:
-        """A provider is there and takes nothing: SMS or push."""
+        """The provider of SMS or push answers 503."""
         channel = self._random.choice(("SMS", "PUSH"))
         self.counts[f"{channel} answers 503"] += 1
         down = seconds * UNAVAILABLE_SHARE
         self._screen.say(f"{channel} answers 503 for {down:.0f} s", FAULT)
         fault = {"kind": "http", "status": 503, "for_seconds": down}
-        async with httpx.AsyncClient(base_url=self._stage.sandbox_url, timeout=10, trust_env=False) as sandbox:
+        async with httpx.AsyncClient(base_url=self._environment.sandbox_url, timeout=10, trust_env=False) as sandbox:
             (await sandbox.put(f"/api/faults/{channel}", json=[fault])).raise_for_status()
 
     async def restart_rabbitmq(self, _seconds: float) -> None:
         async with self._broker:
-            await self._restart(self._stage.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
+            await self._restart(self._environment.stack.rabbitmq, "RabbitMQ killed", signal.SIGKILL)
 
     async def raise_alarm(self, seconds: float) -> None:
-        """RabbitMQ takes no messages."""
+        """RabbitMQ accepts no messages."""
         async with self._broker:
             down = seconds * ALARM_SHARE
-            rabbitmq = self._stage.stack.rabbitmq
+            rabbitmq = self._environment.stack.rabbitmq
             await rabbitmq.control("set_vm_memory_high_watermark", "0")
             self.counts["RabbitMQ alarm"] += 1
             self._screen.say(f"RabbitMQ's memory alarm is on for {down:.0f} s", FAULT)
@@ -140,25 +143,25 @@ class Faults:
             await rabbitmq.control("set_vm_memory_high_watermark", DEFAULT_WATERMARK)
 
     async def delete_listeners_queue(self, _seconds: float) -> None:
-        """With what is in it: the listener declares it again, and reads from the outbox what it never got."""
+        """With its messages: the listener declares it again and reads the missed events from the outbox."""
         async with self._broker:
             name = self._random.choice(await self._consumed_queues("event-stream."))
-            await self._stage.stack.rabbitmq.control("delete_queue", name)
+            await self._environment.stack.rabbitmq.control("delete_queue", name)
             self.counts["queue deleted"] += 1
             self._screen.say(f"queue {name} deleted", FAULT)
 
-    async def cancel_feed(self, _seconds: float) -> None:
-        """A gateway's consumer is cancelled, since its queue is gone."""
+    async def cancel_gateway_consumer(self, _seconds: float) -> None:
+        """Deletes a gateway's queue, which cancels its consumer."""
         async with self._broker:
             name = self._random.choice(await self._consumed_queues("amq.gen-"))
-            await self._stage.stack.rabbitmq.control("delete_queue", name)
+            await self._environment.stack.rabbitmq.control("delete_queue", name)
             self.counts["consumer cancelled"] += 1
             self._screen.say("the queue of a gateway deleted", FAULT)
 
     async def _consumed_queues(self, prefix: str) -> list[str]:
-        """Those that have a consumer to cancel; waited for, since their services may be starting."""
+        """The queues with a consumer. Waits for one, since the services may be starting."""
         while True:
-            listed = await self._stage.stack.rabbitmq.control("-q", "list_queues", "name", "consumers")
+            listed = await self._environment.stack.rabbitmq.control("-q", "list_queues", "name", "consumers")
             rows = [line.split() for line in listed.splitlines() if line.startswith(prefix)]
             if names := sorted(name for name, consumers in rows if consumers != "0"):
                 return names
@@ -166,11 +169,11 @@ class Faults:
 
     async def restart_postgres(self, _seconds: float) -> None:
         async with self._database:
-            primary = self._stage.stack.replication.primary
+            primary = self._environment.stack.replication.primary
             await self._restart(primary, "PostgreSQL stopped immediately", signal.SIGQUIT)
 
     async def switch_over_postgres(self, _seconds: float) -> None:
-        replication = self._stage.stack.replication
+        replication = self._environment.stack.replication
         async with self._database:
             self.counts["PostgreSQL switched over"] += 1
             self._screen.say(f"PostgreSQL is switched over to {replication.standby.name}", FAULT)
@@ -179,34 +182,34 @@ class Faults:
             await replication.follow()
         self._screen.say(f"{replication.standby.name} is its standby", FAULT)
 
-    async def _restart(self, part: ManagedProcess, what: str, how: signal.Signals) -> None:
+    async def _restart(self, process: ManagedProcess, what: str, how: signal.Signals) -> None:
         self.counts[what] += 1
         self._screen.say(what, FAULT)
-        await end(part.pids, ((how, 10.0),))
-        await part.start()
-        await _until_healthy(part)
-        self._screen.say(f"{part.name} is back", FAULT)
+        await stop(process.pids, ((how, 10.0),))
+        await process.start()
+        await _until_healthy(process)
+        self._screen.say(f"{process.name} is healthy again", FAULT)
 
     async def terminate_backends(self, _seconds: float) -> None:
         async with self._database:
-            await _until_healthy(self._stage.stack.replication.primary)
+            await _until_healthy(self._environment.stack.replication.primary)
             self.counts["backends terminated"] += 1
-            async with store.connect(self._stage.database_url) as connection:
+            async with store.connect(self._environment.database_url) as connection:
                 count = await store.terminate_backends(connection)
         self._screen.say(f"{count} connections to PostgreSQL terminated", FAULT)
 
     async def _watch(self) -> None:
-        """Starts again what ended by itself, as a supervisor would, and keeps count of it."""
+        """Restarts services that exited by themselves, as a supervisor would, and counts them."""
         missing: set[str] = set()
         while True:
             await asyncio.sleep(WATCH_EVERY)
-            running = {process.part for process in find(self._stage.stack.instance.directory)}
-            # One look may miss a process that is just being started; it is there at the next.
-            before, missing = missing, {each.name for each in self._stage.services} - running - self._killed
-            for service in self._stage.services:
+            running = {process.name for process in find(self._environment.stack.instance.directory)}
+            # A single scan may miss a process that is just starting.
+            before, missing = missing, {each.name for each in self._environment.services} - running - self._killed
+            for service in self._environment.services:
                 if service.name in before & missing:
-                    self.ended[service.name] += 1
-                    self._screen.say(f"{service.name} ended by itself; see {service.log}", "red")
+                    self.exited[service.name] += 1
+                    self._screen.say(f"{service.name} exited by itself; see {service.log}", "red")
                     await service.start()
 
 
@@ -216,11 +219,9 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
-async def _until_healthy(part: ManagedProcess) -> None:
-    while (problem := await part.problem()) is not None:
-        if part.has_ended():
-            raise RuntimeError(f"{part.name} did not come back: {problem}; see {part.log}")
-        await asyncio.sleep(0.2)
+async def _until_healthy(process: ManagedProcess) -> None:
+    if (problem := await wait_for_health(process, HEALTH_LIMIT)) is not None:
+        raise RuntimeError(f"{process.name} did not restart: {problem}; see {process.log}")
 
 
 async def _later(seconds: float, fault: Callable[[float], Awaitable[None]], run: float) -> None:

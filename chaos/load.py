@@ -1,6 +1,6 @@
-"""The load: customers ask at a steady rate, and things happen to what they asked for.
+"""The load: customers request tables at a steady rate, then staff and customers act on the reservations.
 
-What was asked and what was answered is kept, since it is what the verdict holds against the database.
+Requests and answers are recorded; the checks compare them with the database.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from typing import Any
 from chaos.api_client import ApiClient, NoAnswer
 from chaos.people import People, Restaurant
 
-FATES = ("accept", "accept", "accept", "reject", "change", "postpone", "cancel", "leave")
-LONGEST_THOUGHT = 3.0
+FOLLOW_UPS = ("accept", "accept", "accept", "reject", "change", "postpone", "cancel", "leave")
+MAX_DELAY = 3.0
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One that was answered with success: this version of the reservation is theirs."""
+    """A decision that the API answered with success."""
 
     reservation: int
     version: int
@@ -57,13 +57,13 @@ class Load:
         self.lost_races = 0
         self.problems: Counter[str] = Counter()
         self.over = asyncio.Event()
-        """The last request has been made; answers and decisions may still be waited for."""
+        """Set after the last request; answers and decisions may still be pending."""
         self.seconds = 0.0
-        """How long it took to make them: more than was asked for on a machine that is too slow for the rate."""
-        self._door = api
+        """How long the requests took: longer than requested if the machine is too slow for the rate."""
+        self._api = api
         self._people = people
         self._seed = seed
-        self._random = random.Random(seed)  # noqa: S311 - a run is to be repeatable, not secret
+        self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self._first_slot = (datetime.now(UTC) + timedelta(days=30)).replace(minute=0, second=0, microsecond=0)
 
     @property
@@ -71,19 +71,19 @@ class Load:
         return sum(ask.reservation is not None for ask in self.asks)
 
     async def run(self, rate: float, seconds: float) -> None:
-        """By the clock, whether or not anybody answers; returns when the last request is answered and decided on."""
+        """Sends requests on schedule, answered or not. Returns when all follow-ups are done."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with asyncio.TaskGroup() as stories:
+        async with asyncio.TaskGroup() as requests:
             while len(self.asks) < int(rate * seconds):
-                stories.create_task(self._story(self._next_ask(len(self.asks))))
+                requests.create_task(self._request(self._next_ask(len(self.asks))))
                 if (ahead := began + len(self.asks) / rate - loop.time()) > 0:
                     await asyncio.sleep(ahead)
             self.seconds = loop.time() - began
             self.over.set()
 
     def _next_ask(self, number: int) -> Ask:
-        """Nobody asks twice for the same time: a customer and a time name one request."""
+        """No customer requests the same time twice, so both identify a request."""
         customers = self._people.customers
         slot = self._first_slot + timedelta(hours=3 * (number // len(customers)))
         ask = Ask(
@@ -95,26 +95,26 @@ class Load:
         self.asks.append(ask)
         return ask
 
-    async def _story(self, ask: Ask) -> None:
-        fate, thought = self._random.choice(FATES), self._random.uniform(0, LONGEST_THOUGHT)
+    async def _request(self, ask: Ask) -> None:
+        follow_up, delay = self._random.choice(FOLLOW_UPS), self._random.uniform(0, MAX_DELAY)
         try:
-            answer = await self._door.call(ask.asker, "POST", "/customer/reservation/ask", ask.body, ask.key)
+            answer = await self._api.call(ask.asker, "POST", "/customer/reservation/ask", ask.body, ask.key)
             if answer.status_code != 200:
                 ask.refusal = f"{answer.status_code} {answer.text[:200]}"
                 return
             ask.reservation = int(answer.json()["id"])
-            await asyncio.sleep(thought)
-            await self._meet(fate, ask, ask.reservation)
-        except NoAnswer as silence:
+            await asyncio.sleep(delay)
+            await self._follow_up(follow_up, ask, ask.reservation)
+        except NoAnswer as error:
             if ask.reservation is None:
-                ask.refusal = f"no answer: {silence}"
+                ask.refusal = f"no answer: {error}"
             else:
-                self.problems[f"no answer: {silence.args[0].rpartition('/')[2]}"] += 1
+                self.problems[f"no answer: {error.args[0].rpartition('/')[2]}"] += 1
 
-    async def _meet(self, fate: str, ask: Ask, reservation: int) -> None:
+    async def _follow_up(self, follow_up: str, ask: Ask, reservation: int) -> None:
         customer, (first, second) = ask.asker, ask.restaurant.staff
         own, house = f"/customer/reservation/{reservation}", f"/restaurant/reservation/{reservation}"
-        match fate:
+        match follow_up:
             case "accept":
                 await asyncio.gather(
                     self._decide(first, f"{house}/accept", "RESERVATION_ACCEPTED"),
@@ -140,7 +140,7 @@ class Load:
     async def _decide(
         self, actor: str, path: str, event_type: str, body: dict[str, Any] | None = None, method: str = "POST"
     ) -> None:
-        answer = await self._door.call(actor, method, path, body)
+        answer = await self._api.call(actor, method, path, body)
         if answer.status_code == 200:
             done = answer.json()
             self.decisions.append(Decision(int(done["id"]), int(done["version"]), event_type, actor))

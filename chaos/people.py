@@ -1,4 +1,4 @@
-"""The people of a run: restaurants with two members of staff each, customers, some of whom come through an agency."""
+"""The people of a run: restaurants with two members of staff each, and customers, half of them of an agency."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from chaos.store import Connection, append_people
 
 RESTAURANTS = 5
 CUSTOMERS = 20
-ADMINS = ("admin_user:1", "admin_user:2")  # of the demo's data, which every database has
+ADMINS = ("admin_user:1", "admin_user:2")  # from the demo data
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +22,14 @@ class People:
     customers: Sequence[int]
     agents: Sequence[str]
 
-    def listeners(self) -> list[str]:
-        """Who has a browser open: all kinds of people, and both members of a staff."""
+    def with_browsers(self) -> list[str]:
+        """The people with an open browser: all user types, and both members of a staff."""
         staff = [member for restaurant in self.restaurants[:3] for member in restaurant.staff]
         customers = [f"customer:{each}" for each in self.customers[:4]]
         return [*staff, *customers, ADMINS[0], *self.agents]
 
 
-async def settle_people(connection: Connection) -> People:
+async def create_people(connection: Connection) -> People:
     row = await append_people(connection, RESTAURANTS, CUSTOMERS)
     staff: dict[int, list[str]] = {}
     for restaurant, member in zip(row["staffed"], row["staff"], strict=True):

@@ -1,4 +1,4 @@
-"""What a run shows while it runs."""
+"""The output of a run."""
 
 import time
 

@@ -1,7 +1,7 @@
--- What a run asks of the database from the outside, as its owner.
+-- The queries of a chaos run, with the owner's role.
 
 -- name: append_people
--- Every second customer comes through the agency. $1 how many restaurants · $2 how many customers
+-- Every second customer comes through the agency. $1 number of restaurants · $2 number of customers
 WITH house AS (
     INSERT INTO restaurant (name)
     SELECT 'Chaos ' || n FROM generate_series(1, $1::integer) AS n
@@ -32,14 +32,14 @@ SELECT (SELECT array_agg(restaurant_id ORDER BY id) FROM member) AS staffed,
        (SELECT array_agg(id ORDER BY id) FROM agent) AS agents
 
 -- name: terminate_backends
--- Every connection of every service at once, as a failover does it.
+-- All connections of all services at once, as in a failover.
 SELECT count(pg_terminate_backend(pid))
   FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid()
 
 -- name: count_open
--- What is still on its way: due rows of the three levels, published events that a listener has not seen, and live frames
--- that RabbitMQ has not taken.
+-- Open work: due rows of the three levels, published events that a listener has not handled, and live frames that RabbitMQ
+-- has not accepted.
 -- $1 the first event of the run
 SELECT (SELECT count(*)
           FROM event_outbox
@@ -47,7 +47,7 @@ SELECT (SELECT count(*)
        (SELECT count(*)
           FROM event_outbox AS e
          WHERE e.id >= $1 AND e.status = 'PUBLISHED'
-           AND (SELECT count(*) FROM processed_event AS p WHERE p.event_id = e.event_id) < 4) AS unheard,
+           AND (SELECT count(*) FROM processed_event AS p WHERE p.event_id = e.event_id) < 4) AS unhandled,
        (SELECT count(*) FROM notification_outbox WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')) AS notifications,
        (SELECT count(*) FROM notification_channel_send WHERE is_sent IS NULL) AS sends,
        (SELECT count(*) FROM live_frame) AS frames
@@ -67,7 +67,7 @@ SELECT e.aggregate_id, e.aggregate_version, e.event_type
  WHERE e.aggregate_type = 'reservation' AND e.schedule_key IS NULL AND r.customer_id = ANY ($1::bigint[])
 
 -- name: list_sends
--- Every row of L2, and its calls by how they ended: taken, without an answer, or cut short by a crash.
+-- Every row of L2, and its calls by result: accepted, without an answer, or interrupted by a crash.
 SELECT s.id, s.channel_type, s.user_type, s.user_id, s.reservation_id, s.aggregate_version, s.is_sent, s.outcome,
        count(a.id) FILTER (WHERE a.outcome = 'SENT') AS taken,
        count(a.id) FILTER (WHERE a.outcome IN ('RETRY', 'DOWN')) AS unanswered,

@@ -1,4 +1,4 @@
-"""One running system for all of these tests: real processes, two of each, with servers and ports of their own."""
+"""One running system for all tests: real processes, two replicas each, with their own servers and ports."""
 
 import subprocess
 import sys
@@ -8,25 +8,25 @@ import pytest
 from chaos.api_client import ApiClient, open_api_client
 from chaos.environment import SCALE, ChaosEnvironment
 from chaos.store import Connection, connect
-from tests.e2e.harness import Table
+from tests.e2e.harness import ReservationHarness
 
 from tablebell_local.instance import Instance
 from tablebell_local.system import System
-from tablebell_local.unlimited import UNLIMITED
+from tablebell_tools.unlimited import UNLIMITED
 
 INSTANCE = "test-e2e"
-# A killed worker's rows are free again after its lease: the tests wait for that.
+# The tests wait until the leases of killed workers expire.
 OVERRIDES = UNLIMITED | {"LEASE_SECONDS": "4", "POLL_SECONDS": "2"}
 
 
-def start_what_is_missing() -> None:
+def start_system() -> None:
     scale = [word for name, count in SCALE.items() for word in ("--scale", f"{name}={count}")]
     settings = [word for name, value in OVERRIDES.items() for word in ("--set", f"{name}={value}")]
     command("up", "--standby", *scale, *settings)
 
 
 def command(*words: str) -> None:
-    """In a process of its own, as an operator does it."""
+    """Runs the command line as an operator does."""
     whole = [sys.executable, "-m", "tablebell_local", "--mode", "local", "--instance", INSTANCE, *words]
     done = subprocess.run(whole, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -34,8 +34,8 @@ def command(*words: str) -> None:
 
 @pytest.fixture(scope="session")
 def environment() -> Iterator[ChaosEnvironment]:
-    command("down")  # what an interrupted run left behind
-    start_what_is_missing()
+    command("down")  # an interrupted run may have left processes
+    start_system()
     yield ChaosEnvironment(System(Instance.named(INSTANCE)), OVERRIDES)
     command("down")
 
@@ -53,5 +53,5 @@ async def connection(environment: ChaosEnvironment) -> AsyncIterator[Connection]
 
 
 @pytest.fixture
-def table(environment: ChaosEnvironment, api: ApiClient, connection: Connection) -> Table:
-    return Table(api, connection, environment.sandbox_url)
+def table(environment: ChaosEnvironment, api: ApiClient, connection: Connection) -> ReservationHarness:
+    return ReservationHarness(api, connection, environment.sandbox_url)

@@ -1,4 +1,4 @@
-"""A table that somebody asks for, and what has come of it."""
+"""Requests tables and reads what the system stored and sent for them."""
 
 import itertools
 from collections import Counter
@@ -7,8 +7,8 @@ from typing import Any
 
 import asyncpg
 from chaos.api_client import ApiClient
+from chaos.checks import received_by_providers
 from chaos.store import Connection
-from chaos.verdict import received_by_providers
 
 CUSTOMER = "customer:5"
 STAFF = ("restaurant_user:50", "restaurant_user:51", "restaurant_user:52")
@@ -17,17 +17,17 @@ EVERYONE = (CUSTOMER, *STAFF, "admin_user:1", "admin_user:2", "agency_user:70")
 _evenings = itertools.count(30)
 
 
-class Table:
+class ReservationHarness:
     def __init__(self, api: ApiClient, connection: Connection, sandbox_url: str) -> None:
-        self._door = api
+        self._api = api
         self._connection = connection
         self._sandbox_url = sandbox_url
 
     async def ask(self) -> int:
-        """Customer 5, restaurant 10, another evening each time."""
+        """For customer 5 at restaurant 10, on another evening each time."""
         day = datetime.now(UTC).date() + timedelta(days=next(_evenings))
         body = {"customerId": 5, "restaurantId": 10, "partySize": 4, "slotTime": f"{day}T20:00:00"}
-        answer = await self._door.call(CUSTOMER, "POST", "/customer/reservation/ask", body)
+        answer = await self._api.call(CUSTOMER, "POST", "/customer/reservation/ask", body)
         assert answer.status_code == 200, answer.text
         return int(answer.json()["id"])
 
@@ -48,21 +48,21 @@ class Table:
             event_type,
         )
 
-    async def is_told(self, reservation: int, sends: int) -> bool:
-        """So many sends, and all of them finished."""
+    async def is_sent(self, reservation: int, sends: int) -> bool:
+        """Whether the reservation has this many sends, all finished."""
         rows = await self.sends(reservation)
         return len(rows) == sends and all(row["is_sent"] is not None for row in rows)
 
     async def copies(self, reservation: int) -> dict[int, int]:
-        """How many times each of its sends has arrived at its provider."""
+        """How many times the provider received each send."""
         received = Counter(await received_by_providers(self._sandbox_url))
         rows = await self.sends(reservation)
         return {row["id"]: received[row["channel_type"], row["id"]] for row in rows}
 
     async def request_of(self, person: str, reservation: int) -> dict[str, Any]:
-        """The request as it stands in a member of staff's inbox."""
+        """The request in a staff member's inbox."""
         return next(
             item
-            for item in await self._door.inbox(person)
+            for item in await self._api.inbox(person)
             if item["reservationId"] == reservation and item["eventType"] == "RESERVATION_REQUESTED"
         )

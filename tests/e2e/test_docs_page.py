@@ -1,4 +1,4 @@
-"""The page of the documentation in Chromium: its strict policy forbids nothing that it needs."""
+"""The API documentation in Chromium: its content security policy allows everything that it needs."""
 
 import pytest
 from chaos.environment import ChaosEnvironment
@@ -8,7 +8,7 @@ from tablebell.testing.chromium import chromium_process, open_chromium
 pytestmark = pytest.mark.timeout(120)
 
 
-async def test_the_documentation_shows_every_group_of_calls_without_an_error(environment: ChaosEnvironment) -> None:
+async def test_the_documentation_shows_every_tag_without_an_error(environment: ChaosEnvironment) -> None:
     with chromium_process() as port:
         async with open_chromium(port) as chromium:
             tab = await chromium.open(f"{environment.api_urls[0]}/docs")

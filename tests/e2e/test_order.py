@@ -1,4 +1,4 @@
-"""A night of changes, over real processes: in the morning the guest gets one SMS, and it is true."""
+"""Changes during quiet hours, with real processes: afterwards the guest gets one SMS with the final state."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -9,7 +9,7 @@ import pytest
 from chaos.api_client import ApiClient
 from chaos.environment import ChaosEnvironment
 from chaos.store import Connection
-from tests.e2e.harness import CUSTOMER, STAFF, Table
+from tests.e2e.harness import CUSTOMER, STAFF, ReservationHarness
 
 from tablebell.testing import eventually
 
@@ -26,7 +26,7 @@ SELECT id, aggregate_version, outcome, last_error
 
 @pytest.fixture
 async def quiet(connection: Connection) -> AsyncIterator[None]:
-    """It is night for customer 5."""
+    """Quiet hours for customer 5."""
     local = datetime.now(UTC).astimezone(ZoneInfo("Europe/Rome"))
     await connection.execute(
         "INSERT INTO notification_preference (user_type, user_id, quiet_from, quiet_until)"
@@ -39,8 +39,8 @@ async def quiet(connection: Connection) -> AsyncIterator[None]:
 
 
 @pytest.mark.usefixtures("quiet")
-async def test_the_morning_after_a_night_of_changes_brings_one_sms_that_is_true(
-    environment: ChaosEnvironment, table: Table, api: ApiClient, connection: Connection
+async def test_after_changes_in_quiet_hours_the_guest_gets_one_sms_with_the_final_state(
+    environment: ChaosEnvironment, table: ReservationHarness, api: ApiClient, connection: Connection
 ) -> None:
     reservation = await table.ask()
     for person, method, path, body in (
@@ -52,10 +52,10 @@ async def test_the_morning_after_a_night_of_changes_brings_one_sms_that_is_true(
         answer = await api.call(person, method, path, body)
         assert answer.status_code == 200, answer.text
 
-    async def all_told() -> bool:
+    async def all_stored() -> bool:
         return len(await connection.fetch(SMS_OF_GUEST, reservation)) == 5
 
-    await eventually(all_told, within=20, every=0.1)
+    await eventually(all_stored, within=20, every=0.1)
     rows = await connection.fetch(SMS_OF_GUEST, reservation)
     assert [row["outcome"] for row in rows] == ["WITHDRAWN"] * 4 + [None]
     assert rows[3]["last_error"] == "superseded by RESERVATION_CANCELLED (version 5)"

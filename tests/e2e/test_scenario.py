@@ -1,4 +1,4 @@
-"""The contract's own example, over real processes: HTTP in; mail, SMS, push, Slack and WebSocket out."""
+"""The contract's example with real processes: HTTP in; mail, SMS, push, Slack and WebSocket out."""
 
 import asyncio
 from datetime import timedelta
@@ -8,12 +8,12 @@ import pytest
 from chaos.api_client import ApiClient
 from chaos.environment import ChaosEnvironment
 from chaos.store import Connection
-from tests.e2e.conftest import start_what_is_missing
-from tests.e2e.harness import CUSTOMER, EVERYONE, STAFF, Table
+from tests.e2e.conftest import start_system
+from tests.e2e.harness import CUSTOMER, EVERYONE, STAFF, ReservationHarness
 
 from tablebell.testing import eventually
-from tablebell_local.audit.check import audit
-from tablebell_local.demo.sockets import Sockets, open_sockets
+from tablebell_tools.audit.check import audit
+from tablebell_tools.demo.sockets import Sockets, open_sockets
 
 # The first test of a session starts the whole system.
 pytestmark = pytest.mark.timeout(120)
@@ -32,17 +32,17 @@ SELECT count(*)
 """
 
 
-def told(sockets: Sockets, reservation: int, event_type: str) -> set[str]:
-    """Who has had a frame of it."""
+def notified(sockets: Sockets, reservation: int, event_type: str) -> set[str]:
+    """The people who received a frame of the event."""
     return {
-        arrival.person
-        for arrival in sockets.arrivals
-        if arrival.frame.get("reservationId") == reservation and arrival.frame.get("eventType") == event_type
+        received.person
+        for received in sockets.received
+        if received.content.get("reservationId") == reservation and received.content.get("eventType") == event_type
     }
 
 
 async def test_one_reservation_reaches_every_person_on_every_channel(
-    environment: ChaosEnvironment, table: Table
+    environment: ChaosEnvironment, table: ReservationHarness
 ) -> None:
     one, other = environment.gateway_urls
     async with (
@@ -50,7 +50,7 @@ async def test_one_reservation_reaches_every_person_on_every_channel(
         open_sockets(other, environment.jwt_secret, EVERYONE[4:]) as there,
     ):
         reservation = await table.ask()
-        await eventually(lambda: table.is_told(reservation, sends=17), within=20, every=0.1)
+        await eventually(lambda: table.is_sent(reservation, sends=17), within=20, every=0.1)
 
         assert await table.count(ROWS_OF_STAFF, reservation) == 3
         assert await table.count(OUTBOX_ROWS_OF_STAFF, reservation) == 3
@@ -60,20 +60,21 @@ async def test_one_reservation_reaches_every_person_on_every_channel(
         assert set((await table.copies(reservation)).values()) == {1}
         await eventually(
             lambda: (
-                told(here, reservation, "RESERVATION_REQUESTED") | told(there, reservation, "RESERVATION_REQUESTED")
+                notified(here, reservation, "RESERVATION_REQUESTED")
+                | notified(there, reservation, "RESERVATION_REQUESTED")
                 == set(EVERYONE)
             )
         )
-        frames = [arrival.frame for arrival in (*here.arrivals, *there.arrivals)]
+        frames = [received.content for received in (*here.received, *there.received)]
         assert {frame["reservationId"] for frame in frames if frame["type"] == "notification"} == {reservation}
 
 
-async def test_of_two_staff_who_race_through_two_replicas_one_wins_and_all_screens_show_who(
-    environment: ChaosEnvironment, table: Table, api: ApiClient
+async def test_one_of_two_racing_staff_wins_and_every_screen_shows_the_winner(
+    environment: ChaosEnvironment, table: ReservationHarness, api: ApiClient
 ) -> None:
     async with open_sockets(environment.gateway_urls[1], environment.jwt_secret, (CUSTOMER, *STAFF)) as sockets:
         reservation = await table.ask()
-        await eventually(lambda: told(sockets, reservation, "RESERVATION_REQUESTED") >= set(STAFF), within=20)
+        await eventually(lambda: notified(sockets, reservation, "RESERVATION_REQUESTED") >= set(STAFF), within=20)
         requests = [await table.request_of(person, reservation) for person in STAFF[:2]]
         answers = await asyncio.gather(
             *(
@@ -89,32 +90,32 @@ async def test_of_two_staff_who_race_through_two_replicas_one_wins_and_all_scree
         def shown() -> set[tuple[str, int]]:
             event = requests[0]["eventNotificationId"]
             return {
-                (arrival.person, arrival.frame["actorId"])
-                for arrival in sockets.arrivals
-                if arrival.frame["type"] == "resolved" and arrival.frame["eventNotificationId"] == event
+                (received.person, received.content["actorId"])
+                for received in sockets.received
+                if received.content["type"] == "resolved" and received.content["eventNotificationId"] == event
             }
 
         await eventually(lambda: shown() == {(person, winner) for person in STAFF}, within=20)
         decided = "RESERVATION_ACCEPTED" if winner == 50 else "RESERVATION_REJECTED"
-        await eventually(lambda: CUSTOMER in told(sockets, reservation, decided), within=20)
+        await eventually(lambda: CUSTOMER in notified(sockets, reservation, decided), within=20)
         for person in STAFF:
             assert (await table.request_of(person, reservation))["resolution"]["actorId"] == winner
 
 
-async def test_nothing_is_lost_when_workers_are_killed_in_the_middle(
-    environment: ChaosEnvironment, table: Table, connection: Connection
+async def test_nothing_is_lost_when_workers_are_killed(
+    environment: ChaosEnvironment, table: ReservationHarness, connection: Connection
 ) -> None:
     reservations = [await table.ask() for _ in range(5)]
     workers = {"event-relay", "notification-fanout", "channel-dispatcher"}
     await asyncio.gather(*(each.kill() for each in environment.services if each.name in workers))
     reservations += [await table.ask() for _ in range(5)]
-    await asyncio.to_thread(start_what_is_missing)
+    await asyncio.to_thread(start_system)
     for reservation in reservations:
-        await eventually(partial(table.is_told, reservation, sends=17), within=40, every=0.2)
+        await eventually(partial(table.is_sent, reservation, sends=17), within=40, every=0.2)
         assert min((await table.copies(reservation)).values()) >= 1
 
     findings = await audit(connection, reach=timedelta(hours=1), settle=timedelta(0))
     assert [finding for finding in findings if finding.is_violation] == []
-    looked_at = {finding.check.name: finding.looked_at for finding in findings}
-    assert looked_at["event_people"] >= 7 * len(reservations)
-    assert looked_at["channel_outcomes"] >= 17 * len(reservations)
+    checked = {finding.check.name: finding.checked for finding in findings}
+    assert checked["event_people"] >= 7 * len(reservations)
+    assert checked["channel_outcomes"] >= 17 * len(reservations)

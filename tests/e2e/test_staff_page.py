@@ -1,16 +1,16 @@
-"""The staff page in Chromium against the running system: two windows, a decision, and a gateway that dies."""
+"""The staff page in Chromium against the running system: two windows, a decision, and a killed gateway."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from chaos.environment import ChaosEnvironment
-from tests.e2e.conftest import start_what_is_missing
-from tests.e2e.harness import STAFF, Table
+from tests.e2e.conftest import start_system
+from tests.e2e.harness import STAFF, ReservationHarness
 
 from tablebell.testing import eventually
 from tablebell.testing.chromium import Chromium, Tab, chromium_process, open_chromium
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -45,13 +45,13 @@ def accept(notification_id: int) -> str:
 TOLD = "SELECT count(*) FROM event_notification WHERE reservation_id = $1 AND audience = 'RESTAURANT'"
 
 
-async def request_of(table: Table, person: str, reservation: int) -> int:
+async def request_of(table: ReservationHarness, person: str, reservation: int) -> int:
     await eventually(lambda: table.count(TOLD, reservation), within=20)
     return int((await table.request_of(person, reservation))["id"])
 
 
-async def test_one_accepts_and_the_others_buttons_give_way(
-    environment: ChaosEnvironment, table: Table, chromium: Chromium
+async def test_after_one_accepts_the_other_window_has_no_buttons(
+    environment: ChaosEnvironment, table: ReservationHarness, chromium: Chromium
 ) -> None:
     giulia, marco = [await open_staff(chromium, environment, person) for person in STAFF[:2]]
     reservation = await table.ask()
@@ -66,8 +66,8 @@ async def test_one_accepts_and_the_others_buttons_give_way(
     assert giulia.page_errors == marco.page_errors == []
 
 
-async def test_the_gateway_is_killed_and_nothing_is_missing_or_shown_twice(
-    environment: ChaosEnvironment, table: Table, chromium: Chromium
+async def test_after_a_killed_gateway_nothing_is_missing_or_duplicated(
+    environment: ChaosEnvironment, table: ReservationHarness, chromium: Chromium
 ) -> None:
     tab = await open_staff(chromium, environment, STAFF[0])
     before = await table.ask()
@@ -75,7 +75,7 @@ async def test_the_gateway_is_killed_and_nothing_is_missing_or_shown_twice(
     await asyncio.gather(*(each.kill() for each in environment.services if each.name == "ws-gateway"))
     await tab.wait_for("document.querySelector('#state').dataset.state !== 'live'", within=20)
     meanwhile = await table.ask()
-    await asyncio.to_thread(start_what_is_missing)
+    await asyncio.to_thread(start_system)
     after = await table.ask()
     await tab.wait_for("document.querySelector('#state').dataset.state === 'live'", within=40)
     for reservation in (before, meanwhile, after):

@@ -16,7 +16,7 @@ from bench.running import Running, running_system
 from tablebell.testing import Servers, eventually
 from tablebell.testing.collector import Collector, collecting
 from tablebell.topology import EVENT_QUEUES
-from tablebell_local import tokens
+from tablebell_tools import tokens
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -27,28 +27,28 @@ SENDS = {"send EMAIL": 7, "send SMS": 4, "send PUSH": 4, "send SLACK": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """What a collector saw of two reservations: one asked for within somebody's trace, one without."""
+class TracedRun:
+    """The spans of two reservations: one requested with a trace context, one without."""
 
     collector: Collector
     correlation_id: str
-    """Of the first."""
+    """Of the first reservation."""
 
 
 @pytest.fixture(scope="module")
-def story(servers: Servers, template: str) -> Iterator[Story]:
-    async def live_through(collector: Collector) -> str:
+def traced(servers: Servers, template: str) -> Iterator[TracedRun]:
+    async def run_reservations(collector: Collector) -> str:
         async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             answer = await ask(running, "2027-11-14T20:00:00", {"traceparent": f"00-{TRACE}-{ASKER}-01"})
             await eventually(lambda: len(collector.of(TRACE, "send ")) == 17, within=60)
             await ask(running, "2027-11-15T20:00:00", {})
             await eventually(lambda: sum(span.name.startswith("send ") for span in collector.spans) == 34, within=60)
-        return answer.headers["X-Correlation-Id"]  # and what had not been sent by then was sent at the end
+        return answer.headers["X-Correlation-Id"]  # the services export the remaining spans when they stop
 
     with collecting() as collector, pytest.MonkeyPatch.context() as environment:
         environment.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
         environment.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
-        yield Story(collector, asyncio.run(live_through(collector)))
+        yield TracedRun(collector, asyncio.run(run_reservations(collector)))
 
 
 async def ask(running: Running, slot: str, headers: dict[str, str]) -> httpx.Response:
@@ -62,53 +62,53 @@ async def ask(running: Running, slot: str, headers: dict[str, str]) -> httpx.Res
     return answer
 
 
-def test_one_trace_goes_from_the_request_to_every_providers_answer(story: Story) -> None:
-    (request,) = story.collector.of(TRACE, "POST /customer/reservation/ask")
+def test_one_trace_goes_from_the_request_to_every_providers_answer(traced: TracedRun) -> None:
+    (request,) = traced.collector.of(TRACE, "POST /customer/reservation/ask")
     assert (request.service, request.parent) == ("reservation-api", ASKER)
-    assert request.attributes["correlation_id"] == story.correlation_id
+    assert request.attributes["correlation_id"] == traced.correlation_id
 
-    (publish,) = story.collector.of(TRACE, "publish RESERVATION_REQUESTED")
+    (publish,) = traced.collector.of(TRACE, "publish RESERVATION_REQUESTED")
     assert (publish.service, publish.parent) == ("event-relay", request.id)
 
-    handled = story.collector.of(TRACE, "handle event-stream.")
+    handled = traced.collector.of(TRACE, "handle event-stream.")
     assert sorted(span.name.rpartition(".")[2] for span in handled) == ["admin", "agency", "customer", "restaurant"]
     assert {span.parent for span in handled} == {publish.id}
 
-    sent = story.collector.of(TRACE, "send ")
+    sent = traced.collector.of(TRACE, "send ")
     assert Counter(span.name for span in sent) == SENDS
     assert {span.parent for span in sent} == {span.id for span in handled}
     assert {(span.attributes["result"], span.failed) for span in sent} == {("SENT", False)}
 
 
-def test_a_request_that_comes_with_no_trace_begins_one(story: Story) -> None:
-    first = [span for span in story.collector.named("POST /customer/reservation/ask") if not span.parent]
+def test_a_request_without_a_trace_starts_one(traced: TracedRun) -> None:
+    first = [span for span in traced.collector.named("POST /customer/reservation/ask") if not span.parent]
     (request,) = first
     assert request.trace != TRACE
-    assert len(story.collector.of(request.trace, "send ")) == 17
+    assert len(traced.collector.of(request.trace, "send ")) == 17
 
 
-def test_a_listeners_batch_and_its_messages_are_linked_both_ways(story: Story) -> None:
-    batches = [span for span in story.collector.spans if span.name.endswith(", batch")]
-    handled = [span for span in story.collector.spans if span.name in EVENT_SPANS]
-    published = story.collector.named("publish RESERVATION_REQUESTED")
+def test_a_batch_of_a_listener_and_its_messages_are_linked_both_ways(traced: TracedRun) -> None:
+    batches = [span for span in traced.collector.spans if span.name.endswith(", batch")]
+    handled = [span for span in traced.collector.spans if span.name in EVENT_SPANS]
+    published = traced.collector.named("publish RESERVATION_REQUESTED")
     assert {link for span in batches for link in span.links} == {span.id for span in published}
     assert {link for span in handled for link in span.links} == {span.id for span in batches}
 
 
-def test_an_expansion_is_linked_to_its_events_and_leads_to_the_sockets(story: Story) -> None:
-    handled = [span for span in story.collector.spans if span.name in EVENT_SPANS]
-    assert {link for span in story.collector.named("expand") for link in span.links} == {span.id for span in handled}
-    delivered = story.collector.named("deliver frames")
+def test_an_expansion_is_linked_to_its_events_and_leads_to_the_sockets(traced: TracedRun) -> None:
+    handled = [span for span in traced.collector.spans if span.name in EVENT_SPANS]
+    assert {link for span in traced.collector.named("expand") for link in span.links} == {span.id for span in handled}
+    delivered = traced.collector.named("deliver frames")
     assert {span.service for span in delivered} == {"ws-gateway"}
-    assert {story.collector.parent(story.collector.parent(span)).name for span in delivered} == {"expand"}
+    assert {traced.collector.parent(traced.collector.parent(span)).name for span in delivered} == {"expand"}
 
 
-async def test_a_collector_that_is_away_keeps_nobody_from_working_or_from_stopping(
+async def test_an_unreachable_collector_blocks_neither_work_nor_shutdown(
     servers: Servers, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound and not listening: whoever connects is refused
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{nobody.getsockname()[1]}")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
         async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             await ask(running, "2027-11-14T20:00:00", {})

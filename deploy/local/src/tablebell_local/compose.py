@@ -1,4 +1,4 @@
-"""The system as containers, by docker compose: the plugin, or docker-compose 1.29."""
+"""The system as containers, run by docker compose: the plugin or docker-compose 1.29."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tablebell_local.credentials import load, load_or_create
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import PROJECT
 
 HEALTH_LIMIT = 300.0
@@ -19,7 +19,7 @@ CONTAINER = (
 
 
 def engine_answers() -> bool:
-    """A stopped engine refuses at once, but one behind a dead socket would keep us waiting."""
+    """The timeout is for a socket that accepts connections and never answers."""
     try:
         return subprocess.run(["docker", "info"], capture_output=True, check=False, timeout=2).returncode == 0
     except (FileNotFoundError, subprocess.TimeoutExpired):
@@ -34,14 +34,14 @@ class Container:
     health: str
 
     @property
-    def is_well(self) -> bool:
-        """A container that did its one task and left is well too: the migrations do that."""
+    def is_healthy(self) -> bool:
+        """A one-off container, such as the migrations, is healthy after it exited with 0."""
         if self.status == "exited":
             return self.exit_code == 0
         return self.status == "running" and self.health in {"healthy", "-"}
 
     @property
-    def is_lost(self) -> bool:
+    def has_failed(self) -> bool:
         return self.status == "dead" or (self.status == "exited" and self.exit_code != 0)
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Compose:
 
     def up(self, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]) -> None:
         if overrides:
-            raise Failure("with containers, settings go into .env")
+            raise CommandError("with Docker, put settings into .env instead of SET")
         self.write_environment()
         scales = [word for name, count in scale.items() for word in ("--scale", f"{name}={count}")]
         self._call("up", "--detach", "--build", "--remove-orphans", *scales, *only)
@@ -71,14 +71,14 @@ class Compose:
     def status(self) -> bool:
         self._call("ps")
         containers = self._containers()
-        return bool(containers) and all(container.is_well for container in containers)
+        return bool(containers) and all(container.is_healthy for container in containers)
 
-    def logs(self, part: str | None, count: int, *, follow: bool) -> None:
-        self._call("logs", f"--tail={count}", *(["--follow"] if follow else []), *([part] if part else []))
+    def logs(self, service: str | None, count: int, *, follow: bool) -> None:
+        self._call("logs", f"--tail={count}", *(["--follow"] if follow else []), *([service] if service else []))
 
     def addresses(self) -> dict[str, str]:
         if not self._containers():
-            raise Failure("the system is not up: start it with `make up`")
+            raise CommandError("the system is not up: start it with `make up`")
         values = load(self._project / ".env")
         database = f"127.0.0.1:{values['POSTGRES_PORT']}/tablebell"
         return {
@@ -102,8 +102,8 @@ class Compose:
         self._call("run", "--rm", "migrations")
 
     def write_environment(self) -> dict[str, str]:
-        """Every variable of the example is in `.env`; those without a value there are secrets, made at random.
-        Compose reads the file before any command, and complains of what is missing."""
+        """Adds the variables of `.env.example` that `.env` lacks. A variable without a value is a secret and gets a
+        random one. Compose reads `.env` before any command, so it must be complete."""
         example = load(self._project / ".env.example")
         return load_or_create(
             self._project / ".env",
@@ -118,32 +118,31 @@ class Compose:
             return plugin
         if shutil.which("docker-compose"):
             return ["docker-compose"]
-        raise Failure(
-            "docker is here, but docker compose is not: install docker-compose-plugin or docker-compose, "
-            "or use MODE=local"
+        raise CommandError(
+            "docker compose is missing: install docker-compose-plugin or docker-compose, or use MODE=local"
         )
 
     def _wait_for_health(self) -> None:
         deadline = time.monotonic() + HEALTH_LIMIT
-        while unwell := [container for container in self._containers() if not container.is_well]:
-            if time.monotonic() > deadline or any(container.is_lost for container in unwell):
-                raise Failure(f"{'; '.join(map(str, unwell))}: see `make logs`")
+        while unhealthy := [container for container in self._containers() if not container.is_healthy]:
+            if time.monotonic() > deadline or any(container.has_failed for container in unhealthy):
+                raise CommandError(f"{'; '.join(map(str, unhealthy))}: see `make logs`")
             time.sleep(1)
 
     def _containers(self) -> list[Container]:
-        listed = self._ask(*self._command, "ps", "--all", "--quiet").split()
+        listed = self._output(*self._command, "ps", "--all", "--quiet").split()
         if not listed:
             return []
-        lines = self._ask("docker", "inspect", "--format", CONTAINER, *listed).splitlines()
+        lines = self._output("docker", "inspect", "--format", CONTAINER, *listed).splitlines()
         fields = (line.lstrip("/").split(" ") for line in lines)
         return [Container(name, status, int(code), health) for name, status, code, health in fields]
 
     def _call(self, *arguments: str) -> None:
         if subprocess.run([*self._command, *arguments], cwd=self._project, check=False).returncode != 0:
-            raise Failure(f"docker compose {arguments[0]} failed (see above)")
+            raise CommandError(f"docker compose {arguments[0]} failed (see above)")
 
-    def _ask(self, *command: str) -> str:
+    def _output(self, *command: str) -> str:
         done = subprocess.run(command, cwd=self._project, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Failure(f"`{' '.join(command[:3])}` failed: {done.stderr.strip()}")
+            raise CommandError(f"`{' '.join(command[:3])}` failed: {done.stderr.strip()}")
         return done.stdout

@@ -1,11 +1,11 @@
-"""Files of NAME=value lines with secrets in them: random, made once, readable by their owner alone."""
+"""Files of NAME=value lines with random secrets, created once and readable by their owner only."""
 
 import os
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 
 KEYS = (
     "POSTGRES_PASSWORD",
@@ -20,15 +20,15 @@ KEYS = (
 
 
 class Secrets(dict[str, str]):
-    """What is not there yet is a matter for whoever runs the command, not a bug."""
+    """A missing secret is an error of the user, who has not started the system yet."""
 
     def __missing__(self, name: str) -> str:
-        raise Failure(f"there is no {name} yet: start the system once with `make up`")
+        raise CommandError(f"there is no {name} yet: start the system once with `make up`")
 
 
 def load_or_create(path: Path, keys: Iterable[str] = KEYS, defaults: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Keeps what the file has and adds what it lacks, so that a newer checkout keeps the older one's data:
-    a random value for each key, and the defaults as they are."""
+    """Adds the names that the file lacks: a random value for each key, and the defaults. Existing values stay, so a
+    newer checkout can use the data of an older one."""
     known = load(path)
     wanted = {**(defaults or {}), **{key: secrets.token_urlsafe(32) for key in keys}}
     missing = {name: value for name, value in wanted.items() if name not in known}
@@ -39,7 +39,7 @@ def load_or_create(path: Path, keys: Iterable[str] = KEYS, defaults: Mapping[str
 
 
 def load(path: Path) -> dict[str, str]:
-    """A name without a value counts as one that is there and empty."""
+    """A name without a value is present and empty."""
     if not path.exists():
         return {}
     lines = (line.strip() for line in path.read_text().splitlines())
@@ -48,7 +48,7 @@ def load(path: Path) -> dict[str, str]:
 
 
 def _append(path: Path, values: Mapping[str, str]) -> None:
-    """Through a second file: a crash leaves either the old content or the new, never half of it."""
+    """Replaces the file atomically."""
     before = path.read_text() if path.exists() else ""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)

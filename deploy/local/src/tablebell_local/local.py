@@ -6,10 +6,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tablebell_local import exports, logfiles, status, testrun
-from tablebell_local.failure import Failure
+from tablebell_local import logfiles, status
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.progress import Progress
+from tablebell_local.shared_servers import start_servers, stop_everything
 from tablebell_local.system import System
 
 
@@ -22,56 +23,52 @@ class Local:
         async def run() -> None:
             async with self._instance.locked():
                 self._system.stack.programs.ensure()
-                with Progress() as board:
-                    await self._system.up(board, scale, only, overrides)
+                with Progress() as progress:
+                    await self._system.up(progress, scale, only, overrides)
 
         asyncio.run(run())
 
     def servers(self) -> None:
-        async def run() -> None:
-            async with self._instance.locked():
-                testrun.keep(self._instance, kept=True)
-                self._system.stack.programs.ensure()
-                with Progress() as board:
-                    self._system.stack.prepare(self._system.stack.servers, board)
-                    await self._system.stack.servers_up(board)
-
-        asyncio.run(run())
+        asyncio.run(start_servers(self._system.stack, keep=True))
 
     def down(self) -> None:
-        async def run() -> None:
-            async with self._instance.locked():
-                testrun.keep(self._instance, kept=False)
-                with Progress() as board:
-                    await self._system.stack.down(board)
-
         if self._instance.directory.exists():
-            asyncio.run(run())
+            asyncio.run(stop_everything(self._system.stack))
 
     def status(self) -> bool:
-        """Shows what runs, and tells whether everything does and is well."""
-        lines = asyncio.run(status.look_at(self._system.present()))
+        """Prints the state of every process, and returns whether all are healthy."""
+        lines = asyncio.run(status.inspect(self._system.processes()))
         status.show(lines, Console(highlight=False))
         return all(line.state == "healthy" for line in lines)
 
-    def logs(self, part: str | None, count: int, *, follow: bool) -> None:
-        paths = self._logs(part)
+    def logs(self, name: str | None, count: int, *, follow: bool) -> None:
+        paths = self._logs(name)
         logfiles.show(paths, count)
         if follow:
             logfiles.follow(paths)
 
     def addresses(self) -> dict[str, str]:
-        return exports.addresses(self._system)
+        system = self._system
+        stopped = [process.name for process in system.processes() if not process.pids()]
+        if stopped:
+            raise CommandError(f"the system is not up: {', '.join(stopped)} not running. Start it with `make up`")
+        return {
+            "DATABASE_URL": system.stack.replication.url(),
+            "AMQP_URL": system.amqp_url,
+            "API_URL": f"http://127.0.0.1:{system.port('reservation-api')}",
+            "WS_URL": f"ws://127.0.0.1:{system.port('ws-gateway')}",
+            "SANDBOX_URL": f"http://127.0.0.1:{system.port('sandbox')}",
+        }
 
     def database_url(self) -> str:
-        """The database is there to be looked at also while a service is not."""
+        """Works also while a service is down."""
         if not self._system.stack.replication.primary.pids():
-            raise Failure("PostgreSQL is not running: start it with `make up`")
+            raise CommandError("PostgreSQL is not running: start it with `make up`")
         return self._system.stack.replication.url()
 
     def amqp_url(self) -> str:
         if not self._system.stack.rabbitmq.pids():
-            raise Failure("RabbitMQ is not running: start it with `make up`")
+            raise CommandError("RabbitMQ is not running: start it with `make up`")
         return self._system.amqp_url
 
     def jwt_secret(self) -> str:
@@ -80,19 +77,19 @@ class Local:
     def migrate(self) -> None:
         async def run() -> None:
             async with self._instance.locked():
-                with Progress() as board:
-                    await self._system.migrate(board)
+                with Progress() as progress:
+                    await self._system.migrate(progress)
 
         if not self._system.stack.replication.primary.pids():
-            raise Failure("PostgreSQL is not running: start it with `make up`")
+            raise CommandError("PostgreSQL is not running: start it with `make up`")
         asyncio.run(run())
 
-    def _logs(self, part: str | None) -> list[Path]:
+    def _logs(self, name: str | None) -> list[Path]:
         existing = sorted(self._instance.path("logs").glob("*.log"))
-        if part is None:
+        if name is None:
             return existing
-        chosen = [path for path in existing if path.stem == part]
+        chosen = [path for path in existing if path.stem == name]
         if not chosen:
             names = ", ".join(path.stem for path in existing) or "none"
-            raise Failure(f"there is no log of “{part}”; there are: {names}")
+            raise CommandError(f"there is no log “{name}”; available: {names}")
         return chosen

@@ -1,4 +1,4 @@
-"""Reading the parts' log files: their last lines, and what is added to them."""
+"""Reads the log files: the last lines, and new lines as they are written."""
 
 import time
 from collections import deque
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 POLL = 0.3
-BIG = 10 * 1024 * 1024
+MAX_BYTES = 10 * 1024 * 1024
 
 
 def begin(path: Path) -> int:
-    """Puts a log aside that has grown big, and returns where in the file what follows will begin."""
+    """Rotates a big log. Returns the offset at which new output will start."""
     if not path.exists():
         return 0
-    if path.stat().st_size > BIG:
+    if path.stat().st_size > MAX_BYTES:
         path.rename(path.with_suffix(".log.1"))
         return 0
     return path.stat().st_size
@@ -36,7 +36,7 @@ def show(paths: list[Path], count: int) -> None:
 
 
 def follow(paths: list[Path]) -> None:
-    """Prints new lines until it is interrupted. A log that was rotated is read from its new beginning."""
+    """Prints new lines until interrupted. A rotated log is read from its start."""
     width = _width(paths)
     positions = {path: path.stat().st_size if path.exists() else 0 for path in paths}
     while True:
@@ -54,7 +54,7 @@ def _added(path: Path, positions: dict[Path, int]) -> Iterator[str]:
     with path.open("rb") as file:
         file.seek(positions[path])
         for line in file:
-            if not line.endswith(b"\n"):  # half of a line: the rest comes with the next look
+            if not line.endswith(b"\n"):  # an incomplete line: the next poll reads it
                 return
             positions[path] += len(line)
             yield line.decode(errors="replace").rstrip("\n")

@@ -1,11 +1,11 @@
-"""Which of the two ways to run the system a command means: containers or local processes."""
+"""Chooses between the two modes: containers or local processes."""
 
 import sys
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from tablebell_local.compose import Compose, engine_answers
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.local import Local
 from tablebell_local.processes import find
@@ -15,7 +15,7 @@ class Mode(Protocol):
     def up(self, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]) -> None: ...
     def down(self) -> None: ...
     def status(self) -> bool: ...
-    def logs(self, part: str | None, count: int, *, follow: bool) -> None: ...
+    def logs(self, name: str | None, count: int, *, follow: bool) -> None: ...
     def addresses(self) -> dict[str, str]: ...
     def database_url(self) -> str: ...
     def amqp_url(self) -> str: ...
@@ -24,7 +24,7 @@ class Mode(Protocol):
 
 
 def choose(requested: str, instance: Instance) -> Mode:
-    """What was asked for; else what already runs locally; else containers, where an engine answers."""
+    """The requested mode. Otherwise local if it already runs locally or no Docker engine answers, else Docker."""
     _check(requested)
     compose = Compose()
     if requested == "docker" and not compose.is_possible:
@@ -37,7 +37,7 @@ def choose(requested: str, instance: Instance) -> Mode:
 
 
 def running_everywhere(requested: str, instance: Instance) -> list[Mode]:
-    """For `down`, which is to leave nothing running, however it was started."""
+    """For `down`, which stops the system in every mode that may be running."""
     _check(requested)
     compose = Compose()
     modes: list[Mode] = []
@@ -50,4 +50,4 @@ def running_everywhere(requested: str, instance: Instance) -> list[Mode]:
 
 def _check(requested: str) -> None:
     if requested not in {"", "docker", "local"}:
-        raise Failure(f"MODE={requested} is neither docker nor local")
+        raise CommandError(f"MODE={requested} is not valid: use docker or local")

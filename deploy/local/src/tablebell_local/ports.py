@@ -1,8 +1,8 @@
-"""Which port each part of an instance listens on.
+"""Assigns a port to each process of an instance.
 
-The preferred port wins if it is free, then the one of last time, then the preferred one plus 10, 20, ….
-A part that runs keeps its port, whatever else became free. All are below 32768, where Linux starts to give ports
-to outgoing connections: a client that keeps trying a stopped server there can end up connected to itself.
+The preferred port wins if it is free, then the last recorded one, then the preferred one plus 10, 20, …. A running
+process keeps its port. All ports are below 32768, where the range for outgoing connections starts: in that range, a
+client that keeps retrying a stopped server can connect to itself.
 """
 
 import contextlib
@@ -15,57 +15,57 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 
 STEP = 10
 TRIES = 200
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedPort:
     name: str
     preferred: int
     actual: int
 
 
-class PortBook:
-    """The recorded ports of an instance, in a file next to its other state."""
+class PortRegistry:
+    """The ports of an instance, recorded in a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ports: dict[str, int] = {}
-        # With nothing recorded, or a damaged file, every port is chosen anew.
+        # Without a readable file, every port is assigned again.
         with contextlib.suppress(FileNotFoundError, ValueError, AttributeError, TypeError):
             self._ports = {str(name): int(port) for name, port in json.loads(path.read_text()).items()}
 
     def __getitem__(self, name: str) -> int:
         if name not in self._ports:
-            raise Failure(f"{name} has no port yet: start the system once with `make up`")
+            raise CommandError(f"{name} has no port yet: start the system once with `make up`")
         return self._ports[name]
 
-    def settle(self, preferred: Mapping[str, int], held: Collection[str]) -> list[Moved]:
-        """Gives every name a port. `held` are the names whose own process listens there now."""
-        settled = {name: self._ports[name] for name in preferred if name in held and name in self._ports}
-        for name, wish in preferred.items():
-            if name not in settled:
-                settled[name] = self._choose(name, wish, taken=settled.values())
-        if not settled.items() <= self._ports.items():
-            self._ports |= settled
+    def assign(self, preferred: Mapping[str, int], running: Collection[str]) -> list[MovedPort]:
+        """Assigns a port to every name. Names in `running` keep theirs: their own process listens there."""
+        assigned = {name: self._ports[name] for name in preferred if name in running and name in self._ports}
+        for name, port in preferred.items():
+            if name not in assigned:
+                assigned[name] = self._choose(name, port, taken=assigned.values())
+        if not assigned.items() <= self._ports.items():
+            self._ports |= assigned
             temporary = self._path.with_suffix(".new")
             temporary.write_text(json.dumps(self._ports, indent=2) + "\n")
             temporary.rename(self._path)
-        return [Moved(name, wish, settled[name]) for name, wish in preferred.items() if settled[name] != wish]
+        return [MovedPort(name, port, assigned[name]) for name, port in preferred.items() if assigned[name] != port]
 
-    def _choose(self, name: str, wish: int, taken: Collection[int]) -> int:
-        before = [self._ports[name]] if name in self._ports else []
-        for port in chain([wish], before, range(wish + STEP, wish + STEP * TRIES, STEP)):
+    def _choose(self, name: str, preferred: int, taken: Collection[int]) -> int:
+        recorded = [self._ports[name]] if name in self._ports else []
+        for port in chain([preferred], recorded, range(preferred + STEP, preferred + STEP * TRIES, STEP)):
             if port not in taken and is_free(port):
                 return port
-        raise Failure(f"no free port for {name}: tried {TRIES} from {wish} on")
+        raise CommandError(f"no free port for {name}: tried {TRIES} from {preferred} on")
 
 
-def preferred_somewhere(label: str, name: str) -> int:
-    """A port that two instances on one machine are unlikely to both prefer."""
+def preferred_port(label: str, name: str) -> int:
+    """A pseudo-random port, so that two instances are unlikely to prefer the same one."""
     digest = hashlib.sha256(f"{label}/{name}".encode()).digest()
     return 20_000 + int.from_bytes(digest[:4]) % 10_000
 
@@ -84,6 +84,6 @@ def _can_listen(family: socket.AddressFamily, host: str, port: int) -> bool:
             probe.bind((host, port))
             probe.listen(1)
     except OSError as error:
-        # A machine without IPv6 has nobody listening there; a port that may not be bound is of no use.
+        # Other errors mean that there is no IPv6, so nothing listens there.
         return error.errno not in {errno.EADDRINUSE, errno.EACCES}
     return True

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the instance: a cluster below its directory, reached over 127.0.0.1 alone."""
+"""A PostgreSQL server of the instance: a cluster below its directory that listens on 127.0.0.1 only."""
 
 import asyncio
 import shutil
@@ -12,25 +12,26 @@ from urllib.parse import quote
 import asyncpg
 
 from tablebell_local.account import Account, account_for
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortBook
+from tablebell_local.ports import PortRegistry
 from tablebell_local.process import ManagedProcess
-from tablebell_local.processes import command_lines, inherited_environment
+from tablebell_local.processes import command_lines, run_to_log
 from tablebell_local.programs import Programs
 
 OWNER = DATABASE = "tablebell"
+CREATE_LIMIT = 120.0
 
 
 class Postgres(ManagedProcess):
-    """Found by its command line and its processes' titles, which carry the cluster's name: PostgreSQL writes
-    those titles over its environment, and under root the processes belong to another account."""
+    """Found by its command line and process titles, which contain the cluster's name. The environment is no help:
+    PostgreSQL overwrites it with the titles, and under root the processes belong to another account."""
 
-    # A fast shutdown, then an immediate one: waiting for the last client to leave could take for ever.
+    # A fast shutdown, then an immediate one. A smart shutdown would wait for the clients.
     stop_steps = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0))
 
     def __init__(
-        self, instance: Instance, ports: PortBook, programs: Programs, secrets: Mapping[str, str], number: int = 1
+        self, instance: Instance, ports: PortRegistry, programs: Programs, secrets: Mapping[str, str], number: int = 1
     ) -> None:
         suffix = "" if number == 1 else f"-{number}"
         name = f"postgres{suffix}"
@@ -41,11 +42,11 @@ class Postgres(ManagedProcess):
         self._label = f"{instance.label}{suffix}"
 
     def url(self, database: str = DATABASE) -> str:
-        """The owner's, who may do everything."""
+        """With the owner's role, which has all rights."""
         return self._url(OWNER, "POSTGRES_PASSWORD", database)
 
     def url_of(self, service: str) -> str:
-        """A service's own role, which may do what that service does."""
+        """With the role of a service, which has only the rights of that service."""
         role = service.replace("-", "_")
         return self._url(f"tablebell_{role}", f"{role.upper()}_DB_PASSWORD", DATABASE)
 
@@ -55,7 +56,7 @@ class Postgres(ManagedProcess):
 
     @property
     def is_standby(self) -> bool:
-        """PostgreSQL removes the file when the server is promoted."""
+        """PostgreSQL removes the file on promotion."""
         return (self._data / "standby.signal").exists()
 
     def pids(self) -> list[int]:
@@ -73,17 +74,17 @@ class Postgres(ManagedProcess):
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.ports[self.name]),
-            "unix_socket_directories": "",  # a socket's path may have 107 bytes, a clone's may have more
+            "unix_socket_directories": "",  # a socket path is limited to 107 bytes, and a clone's path may be longer
             "cluster_name": self._label,
             "max_connections": "200",
             "shared_buffers": "256MB",
             "log_line_prefix": "%m [%p] %q%u@%d ",
         }
         if self.instance.has_standby:
-            # A standby is back soon after its primary, and still finds what it missed.
+            # A standby reconnects quickly and still finds the WAL that it missed.
             settings |= {"wal_retrieve_retry_interval": "500ms", "wal_keep_size": "256MB"}
         if self.instance.is_throwaway:
-            # A commit is still handed to the kernel before it is answered: it survives a kill of the server.
+            # Commits still reach the kernel's cache, so they survive a kill of the server.
             settings |= {"fsync": "off", "full_page_writes": "off"}
         options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
         return [str(self._programs.postgres), "-D", str(self._data), *options]
@@ -96,8 +97,8 @@ class Postgres(ManagedProcess):
         if not self._data.exists():
             await asyncio.to_thread(self._create_cluster, account)
         self._check_version()
-        # No process of this cluster is left when this runs, so a lock file can only be that of a killed
-        # server, whose number another process may have by now.
+        # No process of this cluster runs now. A lock file is that of a killed server, and another process may have
+        # its pid by now.
         (self._data / "postmaster.pid").unlink(missing_ok=True)
         return list(account.prefix)
 
@@ -117,7 +118,7 @@ class Postgres(ManagedProcess):
 
     @asynccontextmanager
     async def administer(self) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
-        """A connection of the owner to this server, whether it is the primary or not."""
+        """A connection with the owner's role to this server, primary or standby."""
         connection = await asyncpg.connect(self.url("postgres"), timeout=5, ssl=False)
         try:
             yield connection
@@ -125,11 +126,11 @@ class Postgres(ManagedProcess):
             await connection.close(timeout=5)
 
     async def clone(self, primary: "Postgres") -> None:
-        """Becomes a standby of the other server. What it held before is thrown away."""
+        """Makes this server a standby of the primary. Its own data is removed."""
         await asyncio.to_thread(self._clone, primary)
 
     def demote(self) -> None:
-        """While it is stopped: it does not come back as a second primary."""
+        """While it is stopped: it does not start as a second primary."""
         signal_file = self._data / "standby.signal"
         signal_file.touch()
         account_for(self._data).own(signal_file)
@@ -148,7 +149,7 @@ class Postgres(ManagedProcess):
         how = ["-E", "UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password}"]
         how += ["--no-sync"] if self.instance.is_throwaway else []
         try:
-            self._fill(account, "initdb", ["-U", OWNER, *how], {})
+            self._populate(account, "initdb", ["-U", OWNER, *how], {})
         finally:
             password.unlink()
 
@@ -156,31 +157,18 @@ class Postgres(ManagedProcess):
         account = account_for(self._data)
         where = ["-h", "127.0.0.1", "-p", str(primary.ports[primary.name]), "-U", OWNER, "--no-password"]
         how = ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]
-        self._fill(account, "pg_basebackup", [*where, *how], {"PGPASSWORD": self._secrets["POSTGRES_PASSWORD"]})
+        self._populate(account, "pg_basebackup", [*where, *how], {"PGPASSWORD": self._secrets["POSTGRES_PASSWORD"]})
 
-    def _fill(self, account: Account, program: str, arguments: list[str], environment: Mapping[str, str]) -> None:
-        """Made beside its place and moved there when complete, so a crash leaves no half of a cluster."""
-        unfinished = self._data.with_name(f"{self._data.name}.new")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(mode=0o700)
-        account.own(unfinished)
-        command = [str(self._programs.postgres.with_name(program)), "-D", str(unfinished), *arguments]
-        try:
-            with self.log.open("ab") as log:
-                subprocess.run(
-                    [*account.prefix, *command],
-                    env={**inherited_environment(), **environment},
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    cwd="/",
-                    check=True,
-                    timeout=120,
-                )
-        except subprocess.SubprocessError as error:
-            raise Failure(f"the database cluster could not be created: {error}", self.log, self.log_begin) from error
+    def _populate(self, account: Account, program: str, arguments: list[str], environment: Mapping[str, str]) -> None:
+        """Creates the data in a temporary directory and renames it, so a crash leaves no incomplete cluster."""
+        temporary = self._data.with_name(f"{self._data.name}.new")
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(mode=0o700)
+        account.own(temporary)
+        command = [*account.prefix, str(self._programs.postgres.with_name(program)), "-D", str(temporary), *arguments]
+        run_to_log(program, command, log=self.log, begin=self.log_begin, environment=environment, limit=CREATE_LIMIT)
         shutil.rmtree(self._data, ignore_errors=True)
-        unfinished.rename(self._data)
+        temporary.rename(self._data)
 
     def _check_version(self) -> None:
         needed = (self._data / "PG_VERSION").read_text().strip()
@@ -188,7 +176,7 @@ class Postgres(ManagedProcess):
             [self._programs.postgres, "--version"], capture_output=True, text=True, check=True
         ).stdout.strip()
         if f" {needed}." not in program:
-            raise Failure(
-                f"the data in {self._data} is of PostgreSQL {needed}, but this is “{program}”: "
-                f"install postgresql-{needed}, or start afresh with `make clean`"
+            raise CommandError(
+                f"the data in {self._data} needs PostgreSQL {needed}, but “{program}” is installed: "
+                f"install postgresql-{needed}, or remove all data with `make clean`"
             )

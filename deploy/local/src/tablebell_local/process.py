@@ -1,4 +1,4 @@
-"""A part of the stack: a program with its settings, its ports and a way to tell whether it is healthy."""
+"""A managed process: a program with its settings, ports, log and health check."""
 
 import asyncio
 import contextlib
@@ -10,23 +10,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tablebell_local import logfiles
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortBook
-from tablebell_local.processes import end, find, fingerprint, inherited_environment, spawn
+from tablebell_local.ports import PortRegistry
+from tablebell_local.processes import find, fingerprint, inherited_environment, spawn, stop
 from tablebell_local.progress import Progress
 
 POLL = 0.1
-RECOVERY = 10.0  # what runs may still be starting, or reconnecting to a server that was away
+RECOVERY = 10.0  # a running process may still be starting, or reconnecting to a server
 
 
 class ManagedProcess(ABC):
-    """Whether it runs is asked of the kernel each time; nothing is remembered."""
+    """Keeps no state about whether it runs: the kernel is asked each time."""
 
     start_limit = 60.0
     stop_steps: Sequence[tuple[signal.Signals, float]] = ((signal.SIGTERM, 30.0),)
 
-    def __init__(self, name: str, instance: Instance, ports: PortBook, preferred: Mapping[str, int]) -> None:
+    def __init__(self, name: str, instance: Instance, ports: PortRegistry, preferred: Mapping[str, int]) -> None:
         self.name = name
         self.instance = instance
         self.ports = ports
@@ -40,7 +40,7 @@ class ManagedProcess(ABC):
 
     @property
     def address(self) -> str:
-        """Where it listens, for people to read."""
+        """Host and port of its first port."""
         return f"127.0.0.1:{self.ports[next(iter(self.preferred_ports))]}"
 
     @abstractmethod
@@ -48,18 +48,18 @@ class ManagedProcess(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, str]:
-        """Its environment variables; a part that runs with others than these is restarted."""
+        """Its environment variables. `up` restarts a process that runs with others."""
 
     @abstractmethod
     async def problem(self) -> str | None:
-        """Why it is not healthy, in a few words, or None if it is. Takes a few seconds at most."""
+        """Why it is not healthy, or None if it is. Takes a few seconds at most."""
 
     def config(self) -> str:
-        """Two starts with the same result run the same program with the same settings."""
+        """A fingerprint of the program and its settings."""
         return fingerprint(self.command(), self.settings())
 
     async def prepare(self) -> list[str]:
-        """Writes the files it needs, and returns what goes before its command."""
+        """Writes the files it needs, and returns a prefix for its command."""
         return []
 
     def pids(self) -> list[int]:
@@ -74,53 +74,53 @@ class ManagedProcess(ABC):
         self._child = spawn(
             [*prefix, *self.command()],
             stack=self.instance.directory,
-            part=self.name,
+            name=self.name,
             config=self.config(),
             environment=inherited_environment() | self.settings(),
             log=self.log,
         )
 
     def has_ended(self) -> bool:
-        """A child of ours counts as long as it lives: its marks can be read a moment after it was started."""
+        """Also checks the child: the marks in its environment are readable only a moment after the start."""
         return (self._child is None or self._child.poll() is not None) and not self.pids()
 
     async def stop(self) -> None:
-        await end(self.pids, self.stop_steps)
-        await self._collect()
+        await stop(self.pids, self.stop_steps)
+        await self._reap()
 
     async def kill(self) -> None:
-        await end(self.pids, ())
-        await self._collect()
+        await stop(self.pids, ())
+        await self._reap()
 
-    async def _collect(self) -> None:
-        """The exit code of a child of ours, which may end a moment after its last trace is gone."""
+    async def _reap(self) -> None:
+        """Reaps the child, which may exit a moment after its environment is gone."""
         if self._child is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._child.wait, 5)
 
 
-async def bring_up(part: ManagedProcess, board: Progress) -> None:
-    """Leaves the part healthy: untouched if it already is, restarted if it is stuck or has old settings."""
-    board.set(part.name, "checking")
-    if part.pids():
-        if part.is_current() and await wait_for_health(part, RECOVERY) is None:
-            board.ready(part.name, "was running")
+async def bring_up(process: ManagedProcess, progress: Progress) -> None:
+    """Starts the process, or restarts it if it is unhealthy or has old settings. A healthy one is not touched."""
+    progress.set(process.name, "checking")
+    if process.pids():
+        if process.is_current() and await wait_for_health(process, RECOVERY) is None:
+            progress.ready(process.name, "was running")
             return
-        board.set(part.name, "restarting")
-        await part.stop()
-    board.set(part.name, "starting")
-    await part.start()
-    problem = await wait_for_health(part, part.start_limit)
+        progress.set(process.name, "restarting")
+        await process.stop()
+    progress.set(process.name, "starting")
+    await process.start()
+    problem = await wait_for_health(process, process.start_limit)
     if problem is not None:
-        board.failed(part.name, problem)
-        raise Failure(f"{part.name} did not start: {problem}", part.log, part.log_begin)
-    board.ready(part.name)
+        progress.failed(process.name, problem)
+        raise CommandError(f"{process.name} did not start: {problem}", process.log, process.log_begin)
+    progress.ready(process.name)
 
 
-async def wait_for_health(part: ManagedProcess, limit: float) -> str | None:
+async def wait_for_health(process: ManagedProcess, limit: float) -> str | None:
     deadline = time.monotonic() + limit
-    while (problem := await part.problem()) is not None:
-        if part.has_ended():
+    while (problem := await process.problem()) is not None:
+        if process.has_ended():
             return "its process ended"
         if time.monotonic() > deadline:
             return f"{problem} (waited {limit:.0f} s)"

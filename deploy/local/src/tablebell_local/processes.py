@@ -1,7 +1,7 @@
-"""Finding, starting and ending the processes of an instance.
+"""Finds, starts and stops the processes of an instance.
 
-There are no pid files: a process carries the marks of its instance and part in its environment, which the
-kernel keeps for as long as it lives and its children inherit. What the scan finds is what runs.
+There are no pid files. Environment variables mark a process with its instance and name; children inherit them, and
+/proc shows them for as long as the process lives.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tablebell_local.errors import CommandError
+
 STACK_MARK = "TABLEBELL_STACK"
 PROCESS_MARK = "TABLEBELL_PART"
 CONFIG_MARK = "TABLEBELL_CONFIG"
@@ -23,22 +25,22 @@ CONFIG_MARK = "TABLEBELL_CONFIG"
 @dataclass(frozen=True)
 class Process:
     pid: int
-    part: str
+    name: str
     config: str
 
 
-def find(stack: Path, part: str | None = None) -> list[Process]:
-    """The living processes of an instance, or of one of its parts. A zombie has no environment left."""
+def find(stack: Path, name: str | None = None) -> list[Process]:
+    """The processes of an instance, or those with one name. Zombies have no environment and are not found."""
     found = []
     for pid in _pids():
         environment = _environment(pid)
-        if environment.get(STACK_MARK) == str(stack) and part in {None, environment.get(PROCESS_MARK)}:
+        if environment.get(STACK_MARK) == str(stack) and name in {None, environment.get(PROCESS_MARK)}:
             found.append(Process(pid, environment.get(PROCESS_MARK, "?"), environment.get(CONFIG_MARK, "")))
     return found
 
 
 def command_lines() -> Iterator[tuple[int, list[str]]]:
-    """The pid and arguments of every process; unlike environments, they can be read whoever owns them."""
+    """The pid and arguments of every process. Unlike environments, they are readable for every user."""
     for pid in _pids():
         with contextlib.suppress(OSError):
             arguments = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
@@ -46,12 +48,12 @@ def command_lines() -> Iterator[tuple[int, list[str]]]:
 
 
 def fingerprint(*settings: object) -> str:
-    """Tells whether a running process was started with these settings."""
+    """Identifies the settings that a process was started with."""
     return hashlib.sha256(repr(settings).encode()).hexdigest()[:16]
 
 
 def inherited_environment() -> dict[str, str]:
-    """What any program needs and nothing more: a stray DATABASE_URL of the user must not reach a service."""
+    """The variables that every program needs. A DATABASE_URL of the user must not reach a service."""
     wanted = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"}
     return {name: value for name, value in os.environ.items() if name in wanted or name.startswith("LC_")}
 
@@ -60,13 +62,13 @@ def spawn(
     command: Sequence[str | Path],
     *,
     stack: Path,
-    part: str,
+    name: str,
     config: str,
     environment: Mapping[str, str],
     log: Path,
 ) -> "subprocess.Popen[bytes]":
-    """Starts a process in a session of its own, so that it outlives the command that started it."""
-    marks = {STACK_MARK: str(stack), PROCESS_MARK: part, CONFIG_MARK: config}
+    """Starts a process in a new session, so that it outlives this command."""
+    marks = {STACK_MARK: str(stack), PROCESS_MARK: name, CONFIG_MARK: config}
     with log.open("ab") as output:
         return subprocess.Popen(
             command,
@@ -79,15 +81,37 @@ def spawn(
         )
 
 
-async def end(find_pids: Callable[[], list[int]], steps: Sequence[tuple[signal.Signals, float]]) -> None:
-    """Sends what `find_pids` finds one signal after the other, each with its time to take effect, and in the
-    end kills everything that is left. A child is its parent's to end, so only the topmost get a signal."""
-    for step, patience in steps:
+def run_to_log(
+    title: str, command: Sequence[str | Path], *, log: Path, begin: int, environment: Mapping[str, str], limit: float
+) -> None:
+    """Runs a command to completion, with its output in the log."""
+    try:
+        with log.open("ab") as output:
+            subprocess.run(
+                command,
+                env={**inherited_environment(), **environment},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=True,
+                timeout=limit,
+            )
+    except subprocess.CalledProcessError as error:
+        raise CommandError(f"`{title}` failed with exit code {error.returncode}", log, begin) from None
+    except subprocess.TimeoutExpired:
+        raise CommandError(f"`{title}` took more than {limit:.0f} s", log, begin) from None
+
+
+async def stop(find_pids: Callable[[], list[int]], steps: Sequence[tuple[signal.Signals, float]]) -> None:
+    """Sends each signal in turn and waits up to its timeout; then kills all remaining processes. Only topmost processes
+    get a signal, since parents stop their own children."""
+    for step, timeout in steps:
         pids = find_pids()
         topmost = [pid for pid in pids if _parent(pid) not in pids]
         _send(topmost, step)
-        _send(topmost, signal.SIGCONT)  # a frozen process hears of it only when it goes on
-        if await _gone(find_pids, patience):
+        _send(topmost, signal.SIGCONT)  # a stopped process handles the signal when it continues
+        if await _gone(find_pids, timeout):
             return
     for _ in range(20):
         _send(find_pids(), signal.SIGKILL)
@@ -95,8 +119,8 @@ async def end(find_pids: Callable[[], list[int]], steps: Sequence[tuple[signal.S
             return
 
 
-async def _gone(find_pids: Callable[[], list[int]], patience: float) -> bool:
-    deadline = time.monotonic() + patience
+async def _gone(find_pids: Callable[[], list[int]], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
     while find_pids():
         if time.monotonic() > deadline:
             return False
@@ -115,7 +139,7 @@ def _parent(pid: int) -> int:
         status = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    return int(status.rpartition(")")[2].split()[1])  # the name, in brackets before it, may hold anything
+    return int(status.rpartition(")")[2].split()[1])  # the name before it, in parentheses, may contain spaces
 
 
 def _pids() -> Iterator[int]:
@@ -125,7 +149,7 @@ def _pids() -> Iterator[int]:
 def _environment(pid: int) -> dict[str, str]:
     try:
         content = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it ended just now, or belongs to somebody else
+    except OSError:  # it has just ended, or belongs to another user
         return {}
     pairs = (entry.split(b"=", 1) for entry in content.split(b"\0") if b"=" in entry)
     return {os.fsdecode(name): os.fsdecode(value) for name, value in pairs}

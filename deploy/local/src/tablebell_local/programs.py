@@ -1,4 +1,4 @@
-"""The server programs of Debian's packages, wherever they are; installed if they are missing."""
+"""Finds the server programs of Debian's packages, and installs missing ones."""
 
 import re
 import shutil
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import PROJECT
 
 BOOTSTRAP = PROJECT / "deploy" / "local" / "bootstrap"
 
 
 class Programs:
-    """Looked up when first asked for: to stop what runs, nothing needs to be installed."""
+    """Looked up on first use, so that `down` works without them."""
 
     @cached_property
     def postgres(self) -> Path:
@@ -38,7 +38,7 @@ class Programs:
     def ensure(self) -> None:
         try:
             self._all()
-        except Failure:
+        except CommandError:
             if subprocess.run([BOOTSTRAP, "servers"], check=False).returncode != 0:
                 raise
             self._all()
@@ -46,7 +46,7 @@ class Programs:
     def _all(self) -> None:
         for program in (self.postgres, self.rabbitmq_server, self.epmd):
             if not program.exists():
-                raise Failure(f"{program} is gone")
+                raise CommandError(f"{program} no longer exists")
 
 
 def _number(version: str) -> float:
@@ -56,5 +56,5 @@ def _number(version: str) -> float:
 def _first(paths: Iterable[Path], name: str) -> Path:
     found = next(iter(paths), None) or shutil.which(name)
     if found is None:
-        raise Failure(f"the program “{name}” is needed, and is neither installed nor could it be installed")
+        raise CommandError(f"the program “{name}” is not installed and could not be installed")
     return Path(found).resolve()

@@ -1,4 +1,4 @@
-"""Shows how the parts are coming along: a live table on a terminal, plain lines anywhere else."""
+"""Shows the progress of each process: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -26,7 +26,7 @@ class Row:
 
 
 class Progress:
-    """Everything goes to standard error, so that a command's own output stays usable in a pipe."""
+    """Prints to standard error, so that the command's output can be piped."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False)
@@ -47,33 +47,33 @@ class Progress:
     def note(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
 
-    def set(self, part: str, state: str, detail: str = "") -> None:
-        row = self._rows.setdefault(part, Row(state))
+    def set(self, name: str, state: str, detail: str = "") -> None:
+        row = self._rows.setdefault(name, Row(state))
         row.state, row.detail = state, detail
         if state not in QUIET:
-            self._line(part, row)
+            self._line(name, row)
 
-    def ready(self, part: str, detail: str = "", state: str = "ready") -> None:
-        self._finish(part, state, detail)
+    def ready(self, name: str, detail: str = "", state: str = "ready") -> None:
+        self._finish(name, state, detail)
 
-    def failed(self, part: str, detail: str) -> None:
-        self._finish(part, BAD, detail)
+    def failed(self, name: str, detail: str) -> None:
+        self._finish(name, BAD, detail)
 
-    def _finish(self, part: str, state: str, detail: str) -> None:
-        row = self._rows.setdefault(part, Row(state))
+    def _finish(self, name: str, state: str, detail: str) -> None:
+        row = self._rows.setdefault(name, Row(state))
         row.state, row.detail = state, detail
         row.took = time.monotonic() - row.since
-        self._line(part, row)
+        self._line(name, row)
 
-    def _line(self, part: str, row: Row) -> None:
+    def _line(self, name: str, row: Row) -> None:
         if self._live is None:
             after = f"{row.took:.1f} s" if row.took is not None and not row.detail else row.detail
-            self._console.print(f"  {part:<22} {row.state:<10} {after}".rstrip(), soft_wrap=True, markup=False)
+            self._console.print(f"  {name:<22} {row.state:<10} {after}".rstrip(), soft_wrap=True, markup=False)
 
     def __rich__(self) -> Table:
         table = Table.grid(padding=(0, 2))
-        for part, row in self._rows.items():
+        for name, row in self._rows.items():
             mark = "[green]✔[/]" if row.state in GOOD else "[red]✘[/]" if row.state == BAD else Spinner("dots")
             seconds = row.took if row.took is not None else time.monotonic() - row.since
-            table.add_row(mark, part, row.state, f"{seconds:.1f} s", f"[dim]{escape(row.detail)}[/]")
+            table.add_row(mark, name, row.state, f"{seconds:.1f} s", f"[dim]{escape(row.detail)}[/]")
         return table

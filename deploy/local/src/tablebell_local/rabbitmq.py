@@ -1,4 +1,4 @@
-"""The instance's own RabbitMQ: a node below its directory that shares nothing with another on the machine."""
+"""The instance's RabbitMQ: a node below its directory that shares nothing with other nodes on the machine."""
 
 import asyncio
 import base64
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortBook
-from tablebell_local.probe import NoAnswer, get
+from tablebell_local.ports import PortRegistry
+from tablebell_local.probe import NoResponse, get
 from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import inherited_environment
 from tablebell_local.programs import Programs
@@ -33,7 +33,7 @@ log.console.use_colors = off
 raft.wal_max_size_bytes = 67108864
 """
 
-# Every path that would otherwise be one of the machine's own RabbitMQ. HOME holds the Erlang cookie.
+# Overrides every path that defaults to the machine's own RabbitMQ. HOME contains the Erlang cookie.
 FILES = {
     "HOME": "",
     "RABBITMQ_MNESIA_BASE": "mnesia",
@@ -45,12 +45,12 @@ FILES = {
     "RABBITMQ_CONF_ENV_FILE": "rabbitmq-env.conf",
 }
 
-# Idle schedulers sleep instead of spinning, and two of them are enough for one developer.
+# Idle schedulers sleep instead of spinning, and two are enough here.
 ERLANG_ARGUMENTS = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
 
 
 class RabbitMq(ManagedProcess):
-    def __init__(self, instance: Instance, ports: PortBook, programs: Programs, secrets: Mapping[str, str]) -> None:
+    def __init__(self, instance: Instance, ports: PortRegistry, programs: Programs, secrets: Mapping[str, str]) -> None:
         preferred = {"amqp": 26672, "management": 26673, "distribution": 26674, "prometheus": 26676}
         super().__init__("rabbitmq", instance, ports, preferred)
         self._programs = programs
@@ -74,7 +74,7 @@ class RabbitMq(ManagedProcess):
             "ERL_EPMD_PORT": str(self.ports["epmd"]),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ERLANG_ARGUMENTS,
-            # The start script then becomes the server, instead of waiting for it in a shell between.
+            # The start script then execs the server instead of waiting for it in a shell.
             "RUNNING_UNDER_SYSTEMD": "true",
         }
 
@@ -91,16 +91,16 @@ class RabbitMq(ManagedProcess):
         return []
 
     async def problem(self) -> str | None:
-        """Healthy is: the user may log in, and the AMQP port, which opens last, is open."""
+        """Healthy: the user can log in, and the AMQP port, which opens last, is open."""
         path = f"/api/health/checks/port-listener/{self.ports['amqp']}"
         try:
-            answer = await get(self.ports["management"], path, (USER, self._secrets["AMQP_PASSWORD"]))
-        except NoAnswer as error:
+            response = await get(self.ports["management"], path, (USER, self._secrets["AMQP_PASSWORD"]))
+        except NoResponse as error:
             return str(error)
-        return None if answer.status == 200 else f"its management API answers {answer.status}"
+        return None if response.status == 200 else f"the management API answers {response.status}"
 
     async def control(self, *arguments: str) -> str:
-        """What `rabbitmqctl` with these arguments prints, run against this node."""
+        """Runs `rabbitmqctl` against this node and returns its output."""
         process = await asyncio.create_subprocess_exec(
             self._programs.rabbitmqctl,
             *arguments,
@@ -111,7 +111,7 @@ class RabbitMq(ManagedProcess):
         )
         output, _ = await process.communicate()
         if process.returncode != 0:
-            raise Failure(f"`rabbitmqctl {' '.join(arguments)}` failed: {output.decode().strip()}")
+            raise CommandError(f"`rabbitmqctl {' '.join(arguments)}` failed: {output.decode().strip()}")
         return output.decode()
 
     @property
@@ -122,8 +122,8 @@ class RabbitMq(ManagedProcess):
         return self.instance.path("rabbitmq", name)
 
     def _definitions(self) -> dict[str, object]:
-        """Read at every start, so the user is there even if the very first start was cut short. With them
-        RabbitMQ does not make its default `guest`."""
+        """Read at every start, so the user exists even after an interrupted first start. With definitions RabbitMQ does
+        not create its default user `guest`."""
         salt = hashlib.sha256(self.instance.label.encode()).digest()[:4]
         digest = hashlib.sha256(salt + self._secrets["AMQP_PASSWORD"].encode()).digest()
         user = {

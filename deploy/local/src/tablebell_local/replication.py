@@ -1,12 +1,12 @@
-"""The instance's PostgreSQL servers: the primary and, in an instance with a standby, a second one that follows it.
+"""The instance's PostgreSQL servers: the primary and, optionally, a standby.
 
-While the standby streams, a commit is answered when the standby has it too. So a switchover loses nothing.
+Replication is synchronous while the standby streams, so a switchover loses no commit.
 """
 
 import asyncio
 import time
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.postgres import DATABASE, Postgres
 from tablebell_local.process import bring_up, wait_for_health
 from tablebell_local.progress import Progress
@@ -34,54 +34,54 @@ class Replication:
         return first if self.primary is second else second
 
     def url(self, database: str = DATABASE) -> str:
-        """The owner's, at whichever server is the primary."""
-        return self._at_all(self._both[0].url(database))
+        """With the owner's role, at the server that is the primary."""
+        return self._at_all_servers(self._both[0].url(database))
 
     def url_of(self, service: str) -> str:
-        return self._at_all(self._both[0].url_of(service))
+        return self._at_all_servers(self._both[0].url_of(service))
 
-    async def up(self, board: Progress) -> None:
-        await bring_up(self.primary, board)
+    async def up(self, progress: Progress) -> None:
+        await bring_up(self.primary, progress)
         await self.primary.ensure_database()
         if not self._instance.has_standby:
             return
         if not self.standby.exists:
             await self.standby.clone(self.primary)
-        await bring_up(self.standby, board)
-        await self._commit_to_both()
+        await bring_up(self.standby, progress)
+        await self._make_synchronous()
 
     async def switch_over(self) -> None:
-        """Returns when the standby is the primary. The other server is stopped then: `follow` makes it the standby."""
+        """Promotes the standby. The old primary is stopped afterwards; `follow` makes it the standby."""
         old, new = self.primary, self.standby
-        await _set_synchronous(new, "")  # it is alone at first
-        await old.stop()  # ends when the standby has everything
+        await _set_synchronous(new, "")  # it has no standby at first
+        await old.stop()  # the shutdown waits until the standby has all WAL
         old.demote()
         async with new.administer() as connection:
             if not await connection.fetchval("SELECT pg_promote(true, 60)"):
-                raise Failure(f"{new.name} was not promoted", new.log, new.log_begin)
+                raise CommandError(f"{new.name} was not promoted", new.log, new.log_begin)
 
     async def follow(self) -> None:
-        """The server that is not the primary becomes its standby, as a fresh copy."""
+        """Makes the other server the standby of the primary, from a new base backup."""
         standby = self.standby
         await standby.stop()
         await standby.clone(self.primary)
         await standby.start()
         if (problem := await wait_for_health(standby, standby.start_limit)) is not None:
-            raise Failure(f"{standby.name} did not start: {problem}", standby.log, standby.log_begin)
-        await self._commit_to_both()
+            raise CommandError(f"{standby.name} did not start: {problem}", standby.log, standby.log_begin)
+        await self._make_synchronous()
 
-    async def _commit_to_both(self) -> None:
-        """Not before the standby streams: until then every commit would wait for it."""
+    async def _make_synchronous(self) -> None:
+        """Makes replication synchronous when the standby streams; before that, every commit would wait."""
         deadline = time.monotonic() + STREAMING_LIMIT
         async with self.primary.administer() as connection:
             while not await connection.fetchval("SELECT true FROM pg_stat_replication WHERE state = 'streaming'"):
                 if time.monotonic() > deadline:
                     standby = self.standby
-                    raise Failure(f"{standby.name} does not follow the primary", standby.log, standby.log_begin)
+                    raise CommandError(f"{standby.name} does not follow the primary", standby.log, standby.log_begin)
                 await asyncio.sleep(0.1)
         await _set_synchronous(self.primary, "*")
 
-    def _at_all(self, url: str) -> str:
+    def _at_all_servers(self, url: str) -> str:
         if not self._instance.has_standby:
             return url
         first, second = (server.address for server in self._both)

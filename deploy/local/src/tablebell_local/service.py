@@ -1,4 +1,4 @@
-"""A service as a part of the stack: one Python process, healthy when it says that it is ready."""
+"""A service: one Python process, healthy when /health/ready answers 200."""
 
 import re
 import sys
@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortBook
-from tablebell_local.probe import NoAnswer, get
+from tablebell_local.ports import PortRegistry
+from tablebell_local.probe import NoResponse, get
 from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import fingerprint
 from tablebell_local.services import SERVICES, Environment, ServiceSpec
@@ -20,19 +20,19 @@ class Service(ManagedProcess):
         spec: ServiceSpec,
         number: int,
         instance: Instance,
-        ports: PortBook,
+        ports: PortRegistry,
         *,
-        site: Environment,
+        environment: Environment,
         overrides: Mapping[str, str],
     ) -> None:
         name = replica_name(spec, number)
         self._spec = spec
-        self._site = site
+        self._environment = environment
         self._overrides = overrides
-        # A replica's ports are a hundred further on, where no other part wants to be.
+        # A replica prefers ports 100 higher, where no other process listens.
         self._names = {
-            setting: (port.replace(spec.name, name, 1), wish + 100 * (number - 1))
-            for setting, (port, wish) in spec.ports.items()
+            setting: (port.replace(spec.name, name, 1), preferred + 100 * (number - 1))
+            for setting, (port, preferred) in spec.ports.items()
         }
         super().__init__(name, instance, ports, dict(self._names.values()))
 
@@ -55,18 +55,20 @@ class Service(ManagedProcess):
     def settings(self) -> dict[str, str]:
         listening = {setting: str(self.ports[name]) for setting, (name, _) in self._names.items()}
         common = {"HOST": "127.0.0.1", "PYTHONUNBUFFERED": "1"}
-        return {**common, **self._spec.settings(self._site), **self._overrides, **listening}
+        return {**common, **self._spec.settings(self._environment), **self._overrides, **listening}
 
     def config(self) -> str:
-        """Changed code counts as changed settings: `make up` after an edit starts what it touches anew."""
-        return fingerprint(super().config(), *(_state_of(package) for package in (self._spec.module[0], "tablebell")))
+        """Includes the code, so `make up` after an edit restarts the services that use it."""
+        return fingerprint(
+            super().config(), *(_file_versions(package) for package in (self._spec.module[0], "tablebell"))
+        )
 
     async def problem(self) -> str | None:
         try:
-            answer = await get(self.ports[next(iter(self.preferred_ports))], "/health/ready")
-        except NoAnswer as error:
+            response = await get(self.ports[next(iter(self.preferred_ports))], "/health/ready")
+        except NoResponse as error:
             return str(error)
-        return None if answer.status == 200 else f"not ready: {answer.body}"
+        return None if response.status == 200 else f"not ready: {response.body}"
 
 
 def replica_name(spec: ServiceSpec, number: int) -> str:
@@ -74,14 +76,14 @@ def replica_name(spec: ServiceSpec, number: int) -> str:
 
 
 def find_replica(name: str) -> tuple[ServiceSpec, int] | None:
-    """The reverse of `replica_name`."""
+    """The inverse of `replica_name`."""
     for spec in SERVICES:
         if match := re.fullmatch(rf"{spec.name}(?:-([1-9]\d*))?", name):
             return spec, int(match[1] or 1)
     return None
 
 
-def _state_of(package: str) -> list[tuple[str, int, int]]:
+def _file_versions(package: str) -> list[tuple[str, int, int]]:
     spec = find_spec(package)
     folders = spec.submodule_search_locations if spec else None
     files = [file for folder in folders or () for file in Path(folder).rglob("*") if file.suffix in {".py", ".sql"}]

@@ -1,6 +1,6 @@
-"""What the system consists of besides its servers: which program, which ports, which settings.
+"""The services of the system: their programs, ports and settings.
 
-Each service is given the settings it needs and no others, under the names of the contract.
+Each service gets only the settings it needs.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ SMS_ACCOUNT = "AC00000000000000000000000000000000"
 
 
 class Environment(Protocol):
-    """What settings are made from."""
+    """The facts that the services' settings are made from."""
 
     def database_url(self, service: str) -> str: ...
     def secret(self, name: str) -> str: ...
@@ -26,8 +26,7 @@ class Environment(Protocol):
 
 @dataclass(frozen=True)
 class ServiceSpec:
-    """`ports` are the settings that name a port, each with the port's name and the number it has if it is
-    free. The first is where the health check goes."""
+    """`ports` maps a setting to the port's name and preferred number. The health check uses the first."""
 
     name: str
     module: tuple[str, ...]
@@ -36,62 +35,62 @@ class ServiceSpec:
     needs_schema: bool = True
 
 
-def _sandbox(site: Environment) -> dict[str, str]:
+def _sandbox(environment: Environment) -> dict[str, str]:
     return {
         "SANDBOX_HOST": "127.0.0.1",
-        "SANDBOX_FCM_CREDENTIALS_FILE": str(site.fcm_credentials),
+        "SANDBOX_FCM_CREDENTIALS_FILE": str(environment.fcm_credentials),
         "SANDBOX_SMS_ACCOUNT": SMS_ACCOUNT,
-        "SANDBOX_SMS_TOKEN": site.secret("SMS_TOKEN"),
+        "SANDBOX_SMS_TOKEN": environment.secret("SMS_TOKEN"),
     }
 
 
-def _tokens(site: Environment) -> dict[str, str]:
-    return {"JWT_SECRET": site.secret("JWT_SECRET"), "JWT_AUDIENCE": "tablebell"}
+def _tokens(environment: Environment) -> dict[str, str]:
+    return {"JWT_SECRET": environment.secret("JWT_SECRET"), "JWT_AUDIENCE": "tablebell"}
 
 
-def _pages(site: Environment) -> str:
-    """Where the browsers' pages come from: the gateway serves them."""
-    return ",".join(f"http://{host}:{site.port('ws-gateway')}" for host in ("127.0.0.1", "localhost"))
+def _pages(environment: Environment) -> str:
+    """The origins of the pages, which the gateway serves."""
+    return ",".join(f"http://{host}:{environment.port('ws-gateway')}" for host in ("127.0.0.1", "localhost"))
 
 
-def _reservation_api(site: Environment) -> dict[str, str]:
+def _reservation_api(environment: Environment) -> dict[str, str]:
     return {
-        "DATABASE_URL": site.database_url("reservation-api"),
-        "CORS_ALLOWED_ORIGINS": _pages(site),
-        **_tokens(site),
+        "DATABASE_URL": environment.database_url("reservation-api"),
+        "CORS_ALLOWED_ORIGINS": _pages(environment),
+        **_tokens(environment),
     }
 
 
-def _event_relay(site: Environment) -> dict[str, str]:
-    return {"DATABASE_URL": site.database_url("event-relay"), "AMQP_URL": site.amqp_url}
+def _event_relay(environment: Environment) -> dict[str, str]:
+    return {"DATABASE_URL": environment.database_url("event-relay"), "AMQP_URL": environment.amqp_url}
 
 
-def _notification_fanout(site: Environment) -> dict[str, str]:
-    return {"DATABASE_URL": site.database_url("notification-fanout"), "AMQP_URL": site.amqp_url}
+def _notification_fanout(environment: Environment) -> dict[str, str]:
+    return {"DATABASE_URL": environment.database_url("notification-fanout"), "AMQP_URL": environment.amqp_url}
 
 
-def _channel_dispatcher(site: Environment) -> dict[str, str]:
+def _channel_dispatcher(environment: Environment) -> dict[str, str]:
     return {
-        "DATABASE_URL": site.database_url("channel-dispatcher"),
-        "SMTP_URL": f"smtp://127.0.0.1:{site.port('sandbox-smtp')}",
+        "DATABASE_URL": environment.database_url("channel-dispatcher"),
+        "SMTP_URL": f"smtp://127.0.0.1:{environment.port('sandbox-smtp')}",
         "MAIL_FROM": "Tablebell <no-reply@tablebell.example>",
-        "SMS_API_URL": f"http://127.0.0.1:{site.port('sandbox-sms')}",
+        "SMS_API_URL": f"http://127.0.0.1:{environment.port('sandbox-sms')}",
         "SMS_ACCOUNT": SMS_ACCOUNT,
-        "SMS_TOKEN": site.secret("SMS_TOKEN"),
+        "SMS_TOKEN": environment.secret("SMS_TOKEN"),
         "SMS_FROM": "+390200000000",
-        "FCM_API_URL": f"http://127.0.0.1:{site.port('sandbox-fcm')}",
+        "FCM_API_URL": f"http://127.0.0.1:{environment.port('sandbox-fcm')}",
         "FCM_PROJECT": FCM_PROJECT,
-        "FCM_CREDENTIALS_FILE": str(site.fcm_credentials),
-        "SLACK_WEBHOOK_URL": f"http://127.0.0.1:{site.port('sandbox-slack')}/services/T000/B000/local",
+        "FCM_CREDENTIALS_FILE": str(environment.fcm_credentials),
+        "SLACK_WEBHOOK_URL": f"http://127.0.0.1:{environment.port('sandbox-slack')}/services/T000/B000/local",
     }
 
 
-def _ws_gateway(site: Environment) -> dict[str, str]:
+def _ws_gateway(environment: Environment) -> dict[str, str]:
     return {
-        "AMQP_URL": site.amqp_url,
-        "WS_ALLOWED_ORIGINS": _pages(site),
-        "PUBLIC_API_URL": f"http://127.0.0.1:{site.port('reservation-api')}",
-        **_tokens(site),
+        "AMQP_URL": environment.amqp_url,
+        "WS_ALLOWED_ORIGINS": _pages(environment),
+        "PUBLIC_API_URL": f"http://127.0.0.1:{environment.port('reservation-api')}",
+        **_tokens(environment),
     }
 
 

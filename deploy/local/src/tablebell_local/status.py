@@ -1,4 +1,4 @@
-"""What runs, since when and where; asked of the kernel and of the parts themselves."""
+"""The state, age and address of every process."""
 
 import asyncio
 import os
@@ -9,15 +9,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.process import ManagedProcess
 
 COLOURS = {"healthy": "green", "unhealthy": "red", "stopped": "dim"}
 
 
 @dataclass(frozen=True)
-class Line:
-    part: str
+class ProcessStatus:
+    name: str
     state: str
     pid: int | None = None
     seconds: float = 0
@@ -25,33 +25,33 @@ class Line:
     detail: str = ""
 
 
-async def look_at(parts: list[ManagedProcess]) -> list[Line]:
-    return await asyncio.gather(*(_look_at(part) for part in parts))
+async def inspect(processes: list[ManagedProcess]) -> list[ProcessStatus]:
+    return await asyncio.gather(*(_inspect(process) for process in processes))
 
 
-def show(lines: list[Line], console: Console) -> None:
+def show(lines: list[ProcessStatus], console: Console) -> None:
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
-    for heading in ("PART", "STATE", "PID", "UP", "ADDRESS"):
+    for heading in ("PROCESS", "STATE", "PID", "UP", "ADDRESS"):
         table.add_column(heading, no_wrap=True)
     for line in lines:
         state = f"[{COLOURS[line.state]}]{line.state}[/]"
-        table.add_row(line.part, state, str(line.pid or ""), _duration(line), line.address)
+        table.add_row(line.name, state, str(line.pid or ""), _duration(line), line.address)
     console.print(table)
     for line in lines:
         if line.detail:
-            console.print(f"{line.part}: {line.detail}", markup=False, soft_wrap=True)
+            console.print(f"{line.name}: {line.detail}", markup=False, soft_wrap=True)
 
 
-async def _look_at(part: ManagedProcess) -> Line:
-    pids = part.pids()
+async def _inspect(process: ManagedProcess) -> ProcessStatus:
+    pids = process.pids()
     if not pids:
-        return Line(part.name, "stopped")
+        return ProcessStatus(process.name, "stopped")
     try:
-        problem = await part.problem()
-    except Failure as failure:
-        return Line(part.name, "unhealthy", min(pids), _age(min(pids)), "", str(failure))
+        problem = await process.problem()
+    except CommandError as error:
+        return ProcessStatus(process.name, "unhealthy", min(pids), _age(min(pids)), "", str(error))
     state = "healthy" if problem is None else "unhealthy"
-    return Line(part.name, state, min(pids), _age(min(pids)), part.address, problem or "")
+    return ProcessStatus(process.name, state, min(pids), _age(min(pids)), process.address, problem or "")
 
 
 def _age(pid: int) -> float:
@@ -62,7 +62,7 @@ def _age(pid: int) -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _duration(line: Line) -> str:
+def _duration(line: ProcessStatus) -> str:
     if line.pid is None:
         return ""
     minutes, seconds = divmod(int(line.seconds), 60)

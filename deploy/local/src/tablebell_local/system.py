@@ -1,27 +1,26 @@
-"""The whole of an instance: the servers, the schema and the services that stand on them."""
+"""A whole instance: the servers, the schema and the services."""
 
 import asyncio
 import json
-import subprocess
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tablebell_local import logfiles, targets
-from tablebell_local.failure import Failure
+from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.process import ManagedProcess, bring_up
-from tablebell_local.processes import find, inherited_environment
+from tablebell_local.processes import find, run_to_log
 from tablebell_local.progress import Progress
 from tablebell_local.service import Service, find_replica
 from tablebell_local.services import FCM_PROJECT, SERVICES, ServiceSpec
-from tablebell_local.stack import Stack, together
+from tablebell_local.stack import Stack, run_all
 
-STEP_LIMIT = 300
+STEP_LIMIT = 300.0
 
 
 class System:
-    """Implements `Environment`, which the services' settings are made from."""
+    """Implements `Environment`."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -47,52 +46,52 @@ class System:
     def services(
         self, scale: Mapping[str, int] | None = None, overrides: Mapping[str, str] | None = None
     ) -> list[Service]:
-        """One of each, or as many as `scale` says; with settings of the caller's choice above our own."""
+        """One of each, or as many as `scale` says. `overrides` win over the default settings."""
         counts = {spec.name: 1 for spec in SERVICES} | dict(scale or {})
         return [
             self._service(spec, number + 1, overrides or {}) for spec in SERVICES for number in range(counts[spec.name])
         ]
 
-    def present(self) -> list[ManagedProcess]:
-        """Every part that there should be, and the replicas that there are."""
+    def processes(self) -> list[ManagedProcess]:
+        """All expected processes, and the replicas that run."""
         expected = self.services()
-        names = {part.name for part in expected}
-        running = {process.part for process in find(self.instance.directory)}
+        names = {process.name for process in expected}
+        running = {process.name for process in find(self.instance.directory)}
         replicas = [self._service(*found, {}) for name in sorted(running - names) if (found := find_replica(name))]
         return [*self.stack.servers, *expected, *replicas]
 
     async def up(
-        self, board: Progress, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]
+        self, progress: Progress, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]
     ) -> None:
         services = self.services(scale, overrides)
         unknown = (set(only) | set(scale)) - {service.name for service in services}
         if unknown:
-            raise Failure(f"there is no part {', '.join(sorted(unknown))}")
-        self.stack.prepare([*self.stack.servers, *services], board)
+            raise CommandError(f"there is no service {', '.join(sorted(unknown))}")
+        self.stack.prepare([*self.stack.servers, *services], progress)
         self._write_fcm_credentials()
-        await self.stack.servers_up(board)
-        await self._end_surplus({service.name for service in services}, board)
+        await self.stack.servers_up(progress)
+        await self._stop_surplus({service.name for service in services}, progress)
         targets.write(self.instance.path("targets.json"), services)
 
         async def after_schema() -> None:
-            await self.migrate(board)
-            await together(*(bring_up(service, board) for service in chosen if service.needs_schema))
+            await self.migrate(progress)
+            await run_all(*(bring_up(service, progress) for service in chosen if service.needs_schema))
 
         chosen = [service for service in services if not only or service.name in only]
-        await together(after_schema(), *(bring_up(service, board) for service in chosen if not service.needs_schema))
+        await run_all(after_schema(), *(bring_up(service, progress) for service in chosen if not service.needs_schema))
 
-    async def migrate(self, board: Progress) -> None:
-        """Brings the schema up to date and adds the demo's people; both change nothing the second time."""
+    async def migrate(self, progress: Progress) -> None:
+        """Brings the schema up to date and adds the demo data. Both are idempotent."""
         passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
         environment = {"DATABASE_URL": self.stack.replication.url(), **passwords}
-        board.set("schema", "migrating")
+        progress.set("schema", "migrating")
         try:
             for step in ("upgrade", "demo-data"):
                 await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
-        except Failure as failure:
-            board.failed("schema", str(failure))
+        except CommandError as error:
+            progress.failed("schema", str(error))
             raise
-        board.ready("schema")
+        progress.ready("schema")
 
     def _write_fcm_credentials(self) -> None:
         token_uri = f"http://127.0.0.1:{self.port('sandbox-fcm')}/token"
@@ -103,30 +102,17 @@ class System:
         command = ["tablebell_sandbox", "service-account", "--project", FCM_PROJECT]
         self._run("sandbox", [*command, "--token-uri", token_uri, "--out", str(self.fcm_credentials)], {})
 
-    def _run(self, part: str, module: list[str], environment: Mapping[str, str]) -> None:
-        log = self.instance.log(part)
+    def _run(self, log_name: str, module: list[str], environment: Mapping[str, str]) -> None:
+        log = self.instance.log(log_name)
         begin = logfiles.begin(log)
-        try:
-            with log.open("ab") as output:
-                subprocess.run(
-                    [sys.executable, "-m", *module],
-                    env={**inherited_environment(), **environment},
-                    cwd="/",
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    check=True,
-                    timeout=STEP_LIMIT,
-                )
-        except subprocess.CalledProcessError as error:
-            raise Failure(f"`{' '.join(module[:2])}` failed with exit code {error.returncode}", log, begin) from None
-        except subprocess.TimeoutExpired:
-            raise Failure(f"`{' '.join(module[:2])}` took more than {STEP_LIMIT} s", log, begin) from None
+        command = [sys.executable, "-m", *module]
+        title = " ".join(module[:2])
+        run_to_log(title, command, log=log, begin=begin, environment=environment, limit=STEP_LIMIT)
 
-    async def _end_surplus(self, wanted: Collection[str], board: Progress) -> None:
-        servers = {part.name for part in self.stack.servers}
-        running = {process.part for process in find(self.instance.directory)}
-        await together(*(self.stack.end(name, board) for name in sorted(running - servers - set(wanted))))
+    async def _stop_surplus(self, wanted: Collection[str], progress: Progress) -> None:
+        servers = {process.name for process in self.stack.servers}
+        running = {process.name for process in find(self.instance.directory)}
+        await run_all(*(self.stack.stop(name, progress) for name in sorted(running - servers - set(wanted))))
 
     def _service(self, spec: ServiceSpec, number: int, overrides: Mapping[str, str]) -> Service:
-        return Service(spec, number, self.instance, self.stack.ports, site=self, overrides=overrides)
+        return Service(spec, number, self.instance, self.stack.ports, environment=self, overrides=overrides)

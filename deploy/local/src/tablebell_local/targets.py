@@ -1,4 +1,4 @@
-"""Where Prometheus finds the services of an instance, replicas and moved ports included: its file-based discovery."""
+"""Targets for Prometheus' file-based discovery: all services of an instance, with replicas and moved ports."""
 
 import json
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ from tablebell_local.service import Service
 
 
 def write(path: Path, services: Iterable[Service]) -> None:
-    """Prometheus reads the file again whenever it changes; it is replaced at once, never half written."""
+    """Replaces the file atomically, since Prometheus reads it whenever it changes."""
     groups = [
         {"targets": [service.address], "labels": {"job": service.kind}}
         for service in services
-        if service.kind != "sandbox"  # it stands in for the outside, which has no metrics of ours
+        if service.kind != "sandbox"  # it stands in for providers, which have none of our metrics
     ]
     new = path.with_suffix(".new")
     new.write_text(json.dumps(groups, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Test support: a primary and a standby of its own, to be switched over by a test."""
+"""Test support: a primary and a standby that a test can switch over."""
 
 import asyncio
 import contextlib
@@ -13,18 +13,18 @@ from tablebell_local.stack import Stack
 
 @contextlib.contextmanager
 def open_replication(state: Path, name: str = "test-replication") -> Iterator[Replication]:
-    """Both servers run, and the standby streams. Without any of the other servers of an instance."""
+    """Starts the two PostgreSQL servers of an instance, without RabbitMQ."""
     instance = Instance.named(name, state)
     instance.add_standby()
     stack = Stack(instance)
     stack.programs.ensure()
     replication = stack.replication
     try:
-        with Progress() as board:
-            stack.prepare(replication.servers, board)
-            asyncio.run(replication.up(board))
+        with Progress() as progress:
+            stack.prepare(replication.servers, progress)
+            asyncio.run(replication.up(progress))
         yield replication
     finally:
         for server in replication.servers:
             asyncio.run(server.kill())
-        stack.forget()
+        stack.remove_data()

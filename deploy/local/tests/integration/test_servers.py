@@ -47,12 +47,12 @@ async def count_rows(stack: Stack) -> int:
 
 
 @pytest.mark.timeout(60)
-async def test_killed_servers_come_back_with_their_data_and_down_leaves_nothing(run: Run, tmp_path: Path) -> None:
+async def test_killed_servers_restart_with_their_data_and_down_stops_everything(run: Run, tmp_path: Path) -> None:
     run("servers")
     instance = Instance.named(NAME, tmp_path)
     stack = Stack(instance)
     ports = json.loads(instance.path("ports.json").read_text())
-    assert [await part.problem() for part in stack.servers] == [None, None, None]
+    assert [await process.problem() for process in stack.servers] == [None, None, None]
     assert await count_rows(stack) == 1
 
     assert "starting" not in run("servers")

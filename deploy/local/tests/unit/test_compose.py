@@ -10,7 +10,7 @@ from tablebell_local.credentials import KEYS, load
 from tablebell_local.instance import PROJECT
 
 
-def test_the_environment_has_every_variable_of_the_example_and_a_value_for_each(tmp_path: Path) -> None:
+def test_env_gets_every_variable_of_the_example_with_a_value(tmp_path: Path) -> None:
     (tmp_path / ".env.example").write_text((PROJECT / ".env.example").read_text())
 
     values = Compose(tmp_path).write_environment()
@@ -22,7 +22,7 @@ def test_the_environment_has_every_variable_of_the_example_and_a_value_for_each(
 
 
 @pytest.mark.parametrize(
-    ("container", "is_well", "is_lost"),
+    ("container", "is_healthy", "has_failed"),
     [
         (Container("api", "running", 0, "healthy"), True, False),
         (Container("api", "running", 0, "starting"), False, False),
@@ -32,12 +32,12 @@ def test_the_environment_has_every_variable_of_the_example_and_a_value_for_each(
         (Container("migrations", "exited", 1, "-"), False, True),
     ],
 )
-def test_a_container_is_well_or_may_become_so_or_never_will(container: Container, is_well: bool, is_lost: bool) -> None:
-    assert (container.is_well, container.is_lost) == (is_well, is_lost)
+def test_a_container_is_healthy_starting_or_failed(container: Container, is_healthy: bool, has_failed: bool) -> None:
+    assert (container.is_healthy, container.has_failed) == (is_healthy, has_failed)
 
 
 @pytest.mark.parametrize(("script", "answers"), [("exit 0", True), ("exit 1", False), ("exec sleep 30", False)])
-def test_an_engine_that_refuses_or_hangs_is_none(
+def test_an_engine_that_refuses_or_hangs_counts_as_absent(
     script: str, answers: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     docker = tmp_path / "docker"

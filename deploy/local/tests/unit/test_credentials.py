@@ -1,4 +1,4 @@
-"""Secrets are made once, kept, and readable by their owner alone."""
+"""Secrets are created once, kept, and readable by their owner only."""
 
 import stat
 from pathlib import Path
@@ -15,7 +15,7 @@ def test_every_secret_is_random_and_long(tmp_path: Path) -> None:
     assert min(map(len, first.values())) >= 32
 
 
-def test_the_file_is_its_owners_alone_even_if_it_was_not(tmp_path: Path) -> None:
+def test_the_file_becomes_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "secrets.env"
     path.touch(mode=0o644)
 
@@ -30,7 +30,7 @@ def test_secrets_stay_the_same(tmp_path: Path) -> None:
     assert load_or_create(path) == load_or_create(path) == load(path)
 
 
-def test_what_a_newer_version_needs_is_added_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_missing_names_are_added_and_existing_values_stay(tmp_path: Path) -> None:
     path = tmp_path / ".env"
     path.write_text("# mine\nOLD=kept\nAPI_PORT=9000")
 

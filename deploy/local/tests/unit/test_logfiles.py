@@ -5,7 +5,7 @@ import pytest
 from tablebell_local import logfiles
 
 
-def test_only_what_was_written_since_the_start_is_shown(tmp_path: Path) -> None:
+def test_only_lines_written_since_the_start_are_shown(tmp_path: Path) -> None:
     log = tmp_path / "relay.log"
     log.write_text("before\n")
     begin = logfiles.begin(log)
@@ -16,8 +16,8 @@ def test_only_what_was_written_since_the_start_is_shown(tmp_path: Path) -> None:
     assert logfiles.last_lines(log, 9, begin) == ["one", "two", "three"]
 
 
-def test_a_big_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logfiles, "BIG", 3)
+def test_a_big_log_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logfiles, "MAX_BYTES", 3)
     log = tmp_path / "relay.log"
     log.write_text("long\n")
 
@@ -26,7 +26,7 @@ def test_a_big_log_is_put_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (tmp_path / "relay.log.1").read_text() == "long\n"
 
 
-def test_following_gives_whole_lines_once_and_starts_over_with_a_new_file(tmp_path: Path) -> None:
+def test_following_returns_complete_lines_once_and_restarts_with_a_new_file(tmp_path: Path) -> None:
     log = tmp_path / "relay.log"
     log.write_text("old\nhalf")
     positions = {log: 4}

@@ -1,4 +1,4 @@
-"""Which port a part gets, with real sockets in the way."""
+"""Port assignment, with real sockets on the preferred ports."""
 
 import socket
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tablebell_local.ports import Moved, PortBook, is_free
+from tablebell_local.ports import MovedPort, PortRegistry, is_free
 
 
 @contextmanager
@@ -21,8 +21,8 @@ def listener(host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
 
 
 @pytest.fixture
-def wish() -> int:
-    """A port that is free, and so is the next to try."""
+def preferred() -> int:
+    """A free port; the next two candidates are free too."""
     for port in range(31_000, 32_000):
         if is_free(port) and is_free(port + 10) and is_free(port + 20):
             return port
@@ -34,68 +34,70 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ports.json"
 
 
-def test_the_preferred_port_is_taken_when_it_is_free(path: Path, wish: int) -> None:
-    book = PortBook(path)
+def test_a_free_preferred_port_is_assigned(path: Path, preferred: int) -> None:
+    book = PortRegistry(path)
 
-    assert book.settle({"api": wish}, held=()) == []
+    assert book.assign({"api": preferred}, running=()) == []
 
-    assert book["api"] == wish
-    assert PortBook(path)["api"] == wish
+    assert book["api"] == preferred
+    assert PortRegistry(path)["api"] == preferred
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
-def test_a_taken_port_is_avoided_and_the_move_is_told(path: Path, wish: int, host: str) -> None:
-    with listener(host, wish):
-        assert PortBook(path).settle({"api": wish}, held=()) == [Moved("api", wish, wish + 10)]
+def test_a_port_in_use_is_avoided_and_the_move_is_returned(path: Path, preferred: int, host: str) -> None:
+    with listener(host, preferred):
+        assert PortRegistry(path).assign({"api": preferred}, running=()) == [
+            MovedPort("api", preferred, preferred + 10)
+        ]
 
 
-def test_a_part_that_runs_keeps_its_port_though_the_preferred_one_is_free_again(path: Path, wish: int) -> None:
-    with listener(port=wish):
-        PortBook(path).settle({"api": wish}, held=())
-    book = PortBook(path)
-    with listener(port=wish + 10):  # the part itself
-        book.settle({"api": wish}, held={"api"})
+def test_a_running_process_keeps_its_port_when_the_preferred_one_is_free_again(path: Path, preferred: int) -> None:
+    with listener(port=preferred):
+        PortRegistry(path).assign({"api": preferred}, running=())
+    book = PortRegistry(path)
+    with listener(port=preferred + 10):  # the process itself
+        book.assign({"api": preferred}, running={"api"})
 
-    assert book["api"] == wish + 10
-
-
-def test_a_part_that_does_not_run_goes_back_to_its_preferred_port(path: Path, wish: int) -> None:
-    with listener(port=wish):
-        PortBook(path).settle({"api": wish}, held=())
-    book = PortBook(path)
-    book.settle({"api": wish}, held=())
-
-    assert book["api"] == wish
+    assert book["api"] == preferred + 10
 
 
-def test_a_recorded_port_that_was_taken_since_is_moved(path: Path, wish: int) -> None:
-    PortBook(path).settle({"api": wish}, held=())
-    with listener(port=wish):
-        book = PortBook(path)
-        book.settle({"api": wish}, held=())
+def test_a_stopped_process_returns_to_its_preferred_port(path: Path, preferred: int) -> None:
+    with listener(port=preferred):
+        PortRegistry(path).assign({"api": preferred}, running=())
+    book = PortRegistry(path)
+    book.assign({"api": preferred}, running=())
 
-    assert book["api"] == wish + 10
+    assert book["api"] == preferred
 
 
-def test_two_parts_never_get_the_same_port(path: Path, wish: int) -> None:
-    book = PortBook(path)
-    book.settle({"api": wish, "relay": wish}, held=())
+def test_a_recorded_port_that_is_in_use_now_is_moved(path: Path, preferred: int) -> None:
+    PortRegistry(path).assign({"api": preferred}, running=())
+    with listener(port=preferred):
+        book = PortRegistry(path)
+        book.assign({"api": preferred}, running=())
+
+    assert book["api"] == preferred + 10
+
+
+def test_two_processes_never_get_the_same_port(path: Path, preferred: int) -> None:
+    book = PortRegistry(path)
+    book.assign({"api": preferred, "relay": preferred}, running=())
 
     assert book["api"] != book["relay"]
 
 
-def test_settling_some_parts_keeps_what_is_recorded_of_the_others(path: Path, wish: int) -> None:
-    book = PortBook(path)
-    book.settle({"api": wish}, held=())
-    book.settle({"relay": wish + 10}, held=())
+def test_assigning_some_ports_keeps_the_records_of_the_others(path: Path, preferred: int) -> None:
+    book = PortRegistry(path)
+    book.assign({"api": preferred}, running=())
+    book.assign({"relay": preferred + 10}, running=())
 
-    assert PortBook(path)["api"] == wish
+    assert PortRegistry(path)["api"] == preferred
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"api": "x"}'])
-def test_a_damaged_record_counts_as_none(path: Path, wish: int, content: str) -> None:
+def test_an_unreadable_file_counts_as_empty(path: Path, preferred: int, content: str) -> None:
     path.write_text(content)
-    book = PortBook(path)
-    book.settle({"api": wish}, held=())
+    book = PortRegistry(path)
+    book.assign({"api": preferred}, running=())
 
-    assert book["api"] == wish
+    assert book["api"] == preferred

@@ -1,4 +1,4 @@
-"""Parts are found by the marks in their environment, and ended; all with real child processes."""
+"""Finding processes by the marks in their environment and stopping them, with real child processes."""
 
 import os
 import signal
@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from tablebell_local.processes import command_lines, end, find, fingerprint, spawn
+from tablebell_local.processes import command_lines, find, fingerprint, spawn, stop
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a Python program as a part of the instance in `tmp_path`."""
+    """Starts a Python program as a process of the instance in `tmp_path`."""
     children = []
 
-    def start(program: str, part: str = "relay", config: str = "") -> "subprocess.Popen[bytes]":
-        log = tmp_path / f"{part}.log"
+    def start(program: str, name: str = "relay", config: str = "") -> "subprocess.Popen[bytes]":
+        log = tmp_path / f"{name}.log"
         command = [sys.executable, "-c", program]
-        child = spawn(command, stack=tmp_path, part=part, config=config, environment={}, log=log)
+        child = spawn(command, stack=tmp_path, name=name, config=config, environment={}, log=log)
         children.append(child)
         while b"ready" not in log.read_bytes():
             time.sleep(0.01)
@@ -36,7 +36,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 SLEEP = "import time; print('ready', flush=True); time.sleep(60)"
-STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
+IGNORES_SIGTERM = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 PARENT = (
     "import subprocess, sys, time;"
     f"child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]);"
@@ -48,7 +48,7 @@ def pids(stack: Path) -> list[int]:
     return [process.pid for process in find(stack)]
 
 
-def test_a_part_is_found_by_its_marks(start: Start, tmp_path: Path) -> None:
+def test_a_process_is_found_by_its_marks(start: Start, tmp_path: Path) -> None:
     relay = start(SLEEP, "relay", config="abc")
     api = start(SLEEP, "api")
 
@@ -63,48 +63,48 @@ def test_another_instance_is_not_found(start: Start, tmp_path: Path) -> None:
     assert find(tmp_path.parent) == []
 
 
-def test_children_of_a_part_belong_to_it(start: Start, tmp_path: Path) -> None:
+def test_children_are_found_with_their_parent(start: Start, tmp_path: Path) -> None:
     start(PARENT)
 
     assert len(find(tmp_path, "relay")) == 2
 
 
-def test_a_killed_part_that_nobody_has_waited_for_is_not_running(start: Start, tmp_path: Path) -> None:
+def test_a_zombie_is_not_running(start: Start, tmp_path: Path) -> None:
     child = start(SLEEP)
     child.send_signal(signal.SIGKILL)
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it is dead, and stays a zombie
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # now it is a zombie
 
     assert find(tmp_path) == []
     assert child.pid not in {pid for pid, arguments in command_lines() if arguments != [""]}
 
 
-async def test_ending_a_part_lets_the_parent_end_its_children(start: Start, tmp_path: Path) -> None:
+async def test_only_the_parent_gets_the_signal(start: Start, tmp_path: Path) -> None:
     parent = start(PARENT)
 
-    await end(lambda: pids(tmp_path), [(signal.SIGTERM, 0.2)])
+    await stop(lambda: pids(tmp_path), [(signal.SIGTERM, 0.2)])
 
     assert pids(tmp_path) == []
     assert parent.wait() == -signal.SIGTERM
 
 
-async def test_a_part_that_ignores_the_signal_is_killed(start: Start, tmp_path: Path) -> None:
-    child = start(STUBBORN)
+async def test_a_process_that_ignores_the_signal_is_killed(start: Start, tmp_path: Path) -> None:
+    child = start(IGNORES_SIGTERM)
 
-    await end(lambda: pids(tmp_path), [(signal.SIGTERM, 0.2)])
+    await stop(lambda: pids(tmp_path), [(signal.SIGTERM, 0.2)])
 
     assert child.wait() == -signal.SIGKILL
 
 
-async def test_a_frozen_part_is_ended_without_waiting(start: Start, tmp_path: Path) -> None:
+async def test_a_process_stopped_by_sigstop_ends_without_waiting(start: Start, tmp_path: Path) -> None:
     child = start(SLEEP)
     child.send_signal(signal.SIGSTOP)
 
-    await end(lambda: pids(tmp_path), [(signal.SIGTERM, 10)])
+    await stop(lambda: pids(tmp_path), [(signal.SIGTERM, 10)])
 
     assert child.wait() == -signal.SIGTERM
 
 
-def test_a_part_lives_in_a_session_of_its_own_and_without_our_environment(
+def test_a_process_has_its_own_session_and_not_the_callers_environment(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://somebody@example.org/else")
@@ -114,6 +114,6 @@ def test_a_part_lives_in_a_session_of_its_own_and_without_our_environment(
     assert b"DATABASE_URL" not in Path(f"/proc/{child.pid}/environ").read_bytes()
 
 
-def test_other_settings_have_another_fingerprint() -> None:
+def test_different_settings_have_different_fingerprints() -> None:
     assert fingerprint({"PORT": "1"}) == fingerprint({"PORT": "1"})
     assert fingerprint({"PORT": "1"}) != fingerprint({"PORT": "2"})

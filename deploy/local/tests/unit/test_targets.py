@@ -10,7 +10,7 @@ def test_prometheus_finds_every_replica_under_the_name_of_its_service(tmp_path: 
     system = System(Instance.named("dev", tmp_path))
     services = system.services({"event-relay": 2})
     system.instance.create()
-    system.stack.ports.settle({name: port for each in services for name, port in each.preferred_ports.items()}, set())
+    system.stack.ports.assign({name: port for each in services for name, port in each.preferred_ports.items()}, set())
 
     targets.write(tmp_path / "targets.json", services)
 

@@ -1,1 +1,0 @@
-"""`make demo`: one reservation, and how it reaches everyone."""

@@ -1,0 +1,1 @@
+"""What operators and developers run against a system: audit, republish, demo, tokens, tests and the bench."""

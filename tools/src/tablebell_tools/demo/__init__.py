@@ -1,0 +1,1 @@
+"""`make demo`: shows how one reservation reaches everyone."""

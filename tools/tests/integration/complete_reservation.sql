@@ -1,0 +1,62 @@
+-- One reservation for restaurant 10, requested and accepted, with all rows that a healthy system creates for it.
+WITH reserved AS (
+    INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, status, version)
+    VALUES (5, 10, 7, 4, now() + interval '30 days', 'ACCEPTED', 2)
+    RETURNING id
+), event AS (
+    INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at)
+    SELECT type, id, version, '{"restaurantId": 10, "customerId": 5, "agencyId": 7}', 'PUBLISHED', clock_timestamp()
+      FROM reserved CROSS JOIN (VALUES (1, 'RESERVATION_REQUESTED'), (2, 'RESERVATION_ACCEPTED')) AS told (version, type)
+     ORDER BY version
+    RETURNING event_id, event_type, aggregate_id, aggregate_version
+), planned AS (
+    INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, schedule_key, payload, available_at)
+    SELECT 'RESERVATION_REMINDER_DUE', id, 2, 'reminder-24h', '{}', now() + interval '29 days' FROM reserved
+), heard AS (
+    INSERT INTO processed_event (event_id, listener)
+    SELECT event_id, audience || '_LISTENER'
+      FROM event CROSS JOIN unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
+), what AS (
+    INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version, shared_read)
+    SELECT event_id, event_type, audience, aggregate_id, 10, aggregate_version,
+           audience = 'RESTAURANT'
+      FROM event CROSS JOIN unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
+     WHERE aggregate_version = 1 OR audience IN ('CUSTOMER', 'AGENCY')
+     ORDER BY aggregate_version
+    RETURNING id, audience, reservation_id, aggregate_version
+), who AS (
+    INSERT INTO notification (event_notification_id, user_id, user_type, title, body)
+    SELECT what.id, person.user_id, person.user_type, 'title', 'body'
+      FROM what
+      JOIN person ON CASE what.audience
+                         WHEN 'RESTAURANT' THEN person.user_type = 'RESTAURANT_USER' AND person.restaurant_id = 10
+                         WHEN 'CUSTOMER' THEN person.user_type = 'CUSTOMER' AND person.user_id = 5
+                         WHEN 'ADMIN' THEN person.user_type = 'ADMIN_USER'
+                         ELSE person.user_type = 'AGENCY_USER' AND person.agency_id = 7
+                     END
+    RETURNING id, event_notification_id, user_type, user_id, split_part(user_type, '_', 1) AS audience
+), outbox AS (
+    INSERT INTO notification_outbox (notification_id, notification_type, status, published_at)
+    SELECT id, audience, 'PUBLISHED', clock_timestamp() FROM who
+), send AS (
+    INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
+                                           aggregate_version, is_sent, outcome, sent_at, attempt_count)
+    SELECT who.id, channel, who.user_type, who.user_id, 10, what.reservation_id, what.aggregate_version, true, 'SENT',
+           now() + what.aggregate_version * interval '1 millisecond', 1
+      FROM who
+      JOIN what ON what.id = who.event_notification_id
+     CROSS JOIN LATERAL unnest(CASE who.audience
+                                   WHEN 'ADMIN' THEN ARRAY['EMAIL', 'SLACK']
+                                   WHEN 'AGENCY' THEN ARRAY['EMAIL']
+                                   ELSE ARRAY['EMAIL', 'SMS', 'PUSH']
+                               END) AS channel
+    RETURNING id, channel_type
+), call AS (
+    INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt, started_at, finished_at, outcome)
+    SELECT id, channel_type, 1, now(), clock_timestamp(), 'SENT' FROM send
+)
+INSERT INTO notification_action (event_notification_id, reservation_id, reservation_version, resulting_version, actor_id,
+                                 actor_type, action_type, first_to_act)
+SELECT what.id, reserved.id, 1, 2, 50, 'RESTAURANT_USER', 'CONFIRMED', true
+  FROM reserved, what
+ WHERE what.audience = 'RESTAURANT'
