@@ -24,7 +24,7 @@ STALLED = ("channel-dispatcher", "event-relay")
 SMTP_SHARE = 1 / 3  # of the run: 20 s of a minute
 ALARM_SHARE = 1 / 6
 DEFAULT_WATERMARK = "0.4"
-UNAVAILABLE_SHARE = 1 / 3
+UNAVAILABLE_SHARE = 1.0  # 60 s of a minute
 FAULT = "yellow"
 
 

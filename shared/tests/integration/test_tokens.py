@@ -58,7 +58,7 @@ async def test_a_valid_token_identifies_the_user(verifier: TokenVerifier) -> Non
         {"sub": "9" * 19},
         {"user_type": None},
         {"user_type": "GOD"},
-        {"nbf": int(time.time()) + 600},
+        {"nbf": int(time.time()) + 86_400},
     ],
     ids=str,
 )

@@ -46,7 +46,7 @@ async def count_rows(stack: Stack) -> int:
         await connection.close()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(240)
 async def test_killed_servers_restart_with_their_data_and_down_stops_everything(run: Run, tmp_path: Path) -> None:
     run("servers")
     instance = Instance.named(NAME, tmp_path)

@@ -126,9 +126,6 @@ class NotificationRenderer:
         return f"*{self._fill(self._template.title, slack)}*\n{self._fill(self._template.body, slack)}"
 
 
-Wording = NotificationRenderer  # bench/fanout.py imports this name
-
-
 class Fields(dict[str, str]):
     """The values of template fields, computed on first use: most templates use few of them."""
 
