@@ -80,7 +80,7 @@ async def answering(url: str) -> str:
                 return False
 
         probe: Callable[[], Awaitable[bool]] = is_up
-        await eventually(probe, within=20, every=0.05)
+        await eventually(probe, within=60, every=0.05)
     return url
 
 

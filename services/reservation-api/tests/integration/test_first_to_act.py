@@ -25,7 +25,7 @@ async def hire(pool: Pool) -> None:
     )
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 async def test_of_fifty_concurrent_decisions_by_both_routes_and_four_replicas_one_succeeds(
     database: Database, pool: Pool
 ) -> None:

@@ -41,4 +41,4 @@ async def is_ready(port: int) -> bool:
 
 
 async def wait_until_ready(port: int) -> None:
-    await eventually(lambda: is_ready(port), within=25, every=0.05)
+    await eventually(lambda: is_ready(port), within=60, every=0.05)
