@@ -6,17 +6,17 @@ WITH reserved AS (
 ), event AS (
     INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at)
     SELECT type, id, version, '{"restaurantId": 10, "customerId": 5, "agencyId": 7}', 'PUBLISHED', clock_timestamp()
-      FROM reserved CROSS JOIN (VALUES (1, 'RESERVATION_REQUESTED'), (2, 'RESERVATION_ACCEPTED')) AS told (version, type)
+      FROM reserved CROSS JOIN (VALUES (1, 'RESERVATION_REQUESTED'), (2, 'RESERVATION_ACCEPTED')) AS version_event (version, type)
      ORDER BY version
     RETURNING event_id, event_type, aggregate_id, aggregate_version
 ), planned AS (
     INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, schedule_key, payload, available_at)
     SELECT 'RESERVATION_REMINDER_DUE', id, 2, 'reminder-24h', '{}', now() + interval '29 days' FROM reserved
-), heard AS (
+), processed AS (
     INSERT INTO processed_event (event_id, listener)
     SELECT event_id, audience || '_LISTENER'
       FROM event CROSS JOIN unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
-), what AS (
+), notified_event AS (
     INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version, shared_read)
     SELECT event_id, event_type, audience, aggregate_id, 10, aggregate_version,
            audience = 'RESTAURANT'
@@ -24,11 +24,11 @@ WITH reserved AS (
      WHERE aggregate_version = 1 OR audience IN ('CUSTOMER', 'AGENCY')
      ORDER BY aggregate_version
     RETURNING id, audience, reservation_id, aggregate_version
-), who AS (
+), recipient AS (
     INSERT INTO notification (event_notification_id, user_id, user_type, title, body)
-    SELECT what.id, person.user_id, person.user_type, 'title', 'body'
-      FROM what
-      JOIN person ON CASE what.audience
+    SELECT notified_event.id, person.user_id, person.user_type, 'title', 'body'
+      FROM notified_event
+      JOIN person ON CASE notified_event.audience
                          WHEN 'RESTAURANT' THEN person.user_type = 'RESTAURANT_USER' AND person.restaurant_id = 10
                          WHEN 'CUSTOMER' THEN person.user_type = 'CUSTOMER' AND person.user_id = 5
                          WHEN 'ADMIN' THEN person.user_type = 'ADMIN_USER'
@@ -37,15 +37,15 @@ WITH reserved AS (
     RETURNING id, event_notification_id, user_type, user_id, split_part(user_type, '_', 1) AS audience
 ), outbox AS (
     INSERT INTO notification_outbox (notification_id, notification_type, status, published_at)
-    SELECT id, audience, 'PUBLISHED', clock_timestamp() FROM who
+    SELECT id, audience, 'PUBLISHED', clock_timestamp() FROM recipient
 ), send AS (
     INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
                                            aggregate_version, is_sent, outcome, sent_at, attempt_count)
-    SELECT who.id, channel, who.user_type, who.user_id, 10, what.reservation_id, what.aggregate_version, true, 'SENT',
-           now() + what.aggregate_version * interval '1 millisecond', 1
-      FROM who
-      JOIN what ON what.id = who.event_notification_id
-     CROSS JOIN LATERAL unnest(CASE who.audience
+    SELECT recipient.id, channel, recipient.user_type, recipient.user_id, 10, notified_event.reservation_id, notified_event.aggregate_version, true, 'SENT',
+           now() + notified_event.aggregate_version * interval '1 millisecond', 1
+      FROM recipient
+      JOIN notified_event ON notified_event.id = recipient.event_notification_id
+     CROSS JOIN LATERAL unnest(CASE recipient.audience
                                    WHEN 'ADMIN' THEN ARRAY['EMAIL', 'SLACK']
                                    WHEN 'AGENCY' THEN ARRAY['EMAIL']
                                    ELSE ARRAY['EMAIL', 'SMS', 'PUSH']
@@ -57,6 +57,6 @@ WITH reserved AS (
 )
 INSERT INTO notification_action (event_notification_id, reservation_id, reservation_version, resulting_version, actor_id,
                                  actor_type, action_type, first_to_act)
-SELECT what.id, reserved.id, 1, 2, 50, 'RESTAURANT_USER', 'CONFIRMED', true
-  FROM reserved, what
- WHERE what.audience = 'RESTAURANT'
+SELECT notified_event.id, reserved.id, 1, 2, 50, 'RESTAURANT_USER', 'CONFIRMED', true
+  FROM reserved, notified_event
+ WHERE notified_event.audience = 'RESTAURANT'

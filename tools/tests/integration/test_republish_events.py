@@ -116,13 +116,13 @@ async def test_many_events_are_republished_in_batches_in_order(pool: Pool) -> No
 @pytest.mark.parametrize("dry_run", [True, False])
 async def test_obsolete_scheduled_events_are_skipped_and_counted(pool: Pool, dry_run: bool) -> None:
     """The first of these would violate the unique index of scheduled events."""
-    anew = await reserve(pool, version=4, slot_in=timedelta(hours=20))
+    rescheduled = await reserve(pool, version=4, slot_in=timedelta(hours=20))
     changed = await reserve(pool, version=3, slot_in=timedelta(hours=20))
     passed = await reserve(pool, version=2, slot_in=timedelta(hours=-1))
     useful = await reserve(pool, version=2, slot_in=timedelta(hours=20))
-    await publish(pool, reminder(anew, 4))
+    await publish(pool, reminder(rescheduled, 4))
     tomorrow = "2999-01-01T00:00:00Z"
-    (open_one,) = await append_rows(pool, Level.EVENT, [reminder(anew, 4, available_at=tomorrow)])
+    (open_one,) = await append_rows(pool, Level.EVENT, [reminder(rescheduled, 4, available_at=tomorrow)])
     await publish(pool, reminder(changed, 2), reminder(passed, 2))
     (good,) = await publish(pool, reminder(useful, 2))
     (thanks,) = await publish(pool, event(passed, 2, event_type="RESERVATION_VISIT_ENDED", schedule_key="visit-ended"))
