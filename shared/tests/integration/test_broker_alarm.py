@@ -7,6 +7,7 @@ from pydantic import SecretStr
 
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker, BrokerUnavailable, Confirmed, Consumer, Publisher, Unreachable, open_broker
+from tablebell.rabbit.buffered_channel import BufferedPublishChannel
 from tablebell.testing import Servers, eventually
 from tablebell.topology import DEAD_QUEUE, declare_events
 
@@ -92,7 +93,7 @@ async def test_only_a_window_is_written_before_the_first_confirm(broker: Broker)
     publisher = Publisher(broker, declare_events, confirm_seconds=10, window=WINDOW)
     assert await publisher.publish(message(b"opens the channel")) == Confirmed()
     channel = publisher._channel
-    assert channel is not None
+    assert isinstance(channel, BufferedPublishChannel)
     publishing = asyncio.gather(*map(publisher.publish, numbered(1000)))
     most = 0
     while not publishing.done():

@@ -24,6 +24,7 @@ from tablebell.rabbit import (
     Rejected,
     Unreachable,
 )
+from tablebell.rabbit.buffered_channel import BufferedPublishChannel
 from tablebell.testing import Servers, eventually
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
 
@@ -118,7 +119,8 @@ async def test_among_many_at_once_each_message_has_its_own_outcome(publisher: Pu
 
 async def test_messages_published_together_are_written_together(broker: Broker, publisher: Publisher) -> None:
     await publisher.publish(message(b"opens the channel"))
-    channel = publisher._channel._underlay  # type: ignore[union-attr]
+    assert isinstance(publisher._channel, BufferedPublishChannel)
+    channel = publisher._channel._underlay
     before, written = channel.write_queue.put, []
 
     async def put(frame: ChannelFrame) -> None:

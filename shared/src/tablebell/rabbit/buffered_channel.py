@@ -3,17 +3,22 @@
 aiormq's own publish takes a lock, an iteration of the event loop and a system call per message, which was most of the
 cost of publishing. aiormq still matches the confirms: its channel gets the same entries as from its own publish.
 
+This uses parts of aiormq's channel that its documentation does not promise. If a version of aiormq lacks one of them,
+`wrap_for_publishing` returns a channel that uses the library's own publish, and logs it.
+
 At most `window` messages are written and unconfirmed; the others wait in the buffer. That bounds the memory behind the
 socket, and the number of messages that a broker may still accept after their publishers have given up.
 """
 
 import asyncio
 from functools import lru_cache, partial
-from typing import cast
+from importlib.metadata import version
+from typing import Any, Protocol, cast
 from uuid import uuid4
 
 import aiormq
 import pamqp.frame
+import structlog
 from aio_pika.abc import AbstractChannel
 from aiormq.abc import ChannelFrame
 from pamqp.body import ContentBody
@@ -22,6 +27,74 @@ from pamqp.header import ContentHeader
 
 from tablebell.rabbit.connection import BrokerUnavailable, close_channel
 from tablebell.rabbit.transport import AmqpConnection
+
+log = structlog.get_logger(__name__)
+
+UNDOCUMENTED_ATTRIBUTES: dict[str, type] = {
+    "number": int,
+    "delivery_tag": int,
+    "max_content_size": int,
+    "confirmations": dict,
+    "message_id_delivery_tag": dict,
+    "write_queue": asyncio.Queue,
+}
+
+
+class PublishChannel(Protocol):
+    @property
+    def is_closed(self) -> bool: ...
+
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: Basic.Properties, *, mandatory: bool
+    ) -> asyncio.Future[object]: ...
+
+    def abort(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def wrap_for_publishing(channel: AbstractChannel, window: int) -> PublishChannel:
+    underlay = cast("aiormq.Channel", await channel.get_underlay_channel())
+    missing = missing_attributes(underlay)
+    if missing:
+        log.warning("unbuffered_publishing", aiormq=version("aiormq"), missing=missing)
+        return UnbufferedPublishChannel(channel, underlay)
+    return BufferedPublishChannel(channel, underlay, window)
+
+
+def missing_attributes(underlay: object) -> list[str]:
+    """The attributes that the buffered channel needs and this version of aiormq does not have."""
+    return [
+        name for name, kind in UNDOCUMENTED_ATTRIBUTES.items() if not isinstance(getattr(underlay, name, None), kind)
+    ]
+
+
+class UnbufferedPublishChannel:
+    """aiormq's own publish: one write per message. Its callers bound the number of messages in flight."""
+
+    def __init__(self, channel: AbstractChannel, underlay: aiormq.Channel) -> None:
+        self._channel = channel
+        self._underlay = underlay
+
+    @property
+    def is_closed(self) -> bool:
+        return self._channel.is_closed or self._underlay.is_closed
+
+    def publish(
+        self, exchange: str, routing_key: str, body: bytes, properties: Basic.Properties, *, mandatory: bool
+    ) -> asyncio.Future[object]:
+        if self.is_closed:
+            raise BrokerUnavailable("the channel is closed")
+        publishing = self._underlay.basic_publish(
+            body, exchange=exchange, routing_key=routing_key, properties=properties, mandatory=mandatory
+        )
+        return cast("asyncio.Future[object]", asyncio.ensure_future(cast("Any", publishing)))
+
+    def abort(self) -> None:
+        cast("AmqpConnection", self._underlay.connection).abort()
+
+    async def close(self) -> None:
+        await close_channel(self._channel)
 
 
 class BufferedPublishChannel:
@@ -39,10 +112,6 @@ class BufferedPublishChannel:
         self._room = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
         underlay.closing.add_done_callback(self._on_closing)
-
-    @classmethod
-    async def wrap(cls, channel: AbstractChannel, window: int) -> "BufferedPublishChannel":
-        return cls(channel, cast("aiormq.Channel", await channel.get_underlay_channel()), window)
 
     @property
     def is_closed(self) -> bool:

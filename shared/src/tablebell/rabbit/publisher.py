@@ -19,7 +19,7 @@ from pamqp.commands import Basic
 
 from tablebell import tracing
 from tablebell.outage import OUTAGES, describe
-from tablebell.rabbit.buffered_channel import BufferedPublishChannel
+from tablebell.rabbit.buffered_channel import PublishChannel, wrap_for_publishing
 from tablebell.rabbit.connection import Broker, Declare, close_channel
 
 
@@ -65,7 +65,7 @@ class Publisher:
         self._declare = declare
         self._confirm_seconds = confirm_seconds
         self._window = window
-        self._channel: BufferedPublishChannel | None = None
+        self._channel: PublishChannel | None = None
         self._opening = asyncio.Lock()
         self._declare_again = False
 
@@ -114,10 +114,10 @@ class Publisher:
     async def _publish_window(self, messages: Iterable[OutgoingMessage]) -> list[PublishOutcome]:
         return await asyncio.gather(*map(self.publish, messages))
 
-    async def _open(self) -> BufferedPublishChannel:
+    async def _open(self) -> PublishChannel:
         async with self._opening:
             if self._channel is None or self._channel.is_closed:
-                self._channel = await BufferedPublishChannel.wrap(
+                self._channel = await wrap_for_publishing(
                     await self._broker.open_channel(confirms=True, declare=self._declare), self._window
                 )
             elif self._declare_again:
@@ -126,7 +126,7 @@ class Publisher:
         return self._channel
 
 
-async def _confirmed(channel: BufferedPublishChannel, confirm: asyncio.Future[object]) -> None:
+async def _confirmed(channel: PublishChannel, confirm: asyncio.Future[object]) -> None:
     try:
         await confirm
     except asyncio.CancelledError:
