@@ -104,7 +104,9 @@ class TcpServer:
     async def _abort_connections(self) -> None:
         for connection in list(self._connections):
             if connection.transport is not None:
-                connection.transport.abort()
+                # asyncio of Python 3.11.2 raises it for a TLS transport that has been closed twice.
+                with contextlib.suppress(AttributeError):
+                    connection.transport.abort()
         # The protocols are notified in later iterations of the loop: wait for them.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):

@@ -37,7 +37,7 @@ class Mailbox:
 
 def parse_mailbox(text: str) -> Mailbox:
     """`Tablebell <no-reply@tablebell.example>`, or the address alone."""
-    name, given = parseaddr(text)
+    name, given = parseaddr(CONTROL.sub(" ", text))  # Python's versions differ in what they do with a line break
     address = ascii_domain(given)
     return Mailbox(address, f"{encode_text(name)} <{address}>" if name else address)
 
