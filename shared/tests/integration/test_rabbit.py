@@ -127,7 +127,7 @@ async def test_messages_published_together_are_written_together(broker: Broker, 
         written.append(len(frame.payload))
         await before(frame)
 
-    channel.write_queue.put = put  # type: ignore[method-assign]
+    channel.write_queue.put = put  # type: ignore[method-assign, assignment]
     assert await publisher.publish_all(numbered(100)) == [Confirmed()] * 100
     assert len(written) == 1
 
