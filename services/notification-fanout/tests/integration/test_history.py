@@ -1,8 +1,9 @@
 """The cost of an event does not grow with the history, even with plans made when the tables were short."""
 
+from tablebell.events import EventType
 from tablebell.testing import eventually
 
-from .harness import Harness, requested
+from .harness import Harness, data, message, requested
 
 EVENTS = 20
 RECIPIENTS = 7
@@ -46,3 +47,20 @@ async def test_no_statement_reads_the_history(harness: Harness) -> None:
         )  # wait for frames: a query would count as reads
     # The connections are closed now, so their statistics are complete.
     assert await harness.pool.fetchval(READ) - before < LENGTH, "a statement scanned the history"
+
+
+async def test_withdrawing_earlier_versions_does_not_read_the_history(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        for number in range(1, EVENTS + 1):
+            await harness.publish(requested(number))
+        await eventually(lambda: len(frames) == RECIPIENTS * EVENTS)
+        await harness.pool.execute(HISTORY)
+        before = await harness.pool.fetchval(READ)
+        cancelled = [
+            message(EventType.RESERVATION_CANCELLED, data(number, status="CANCELLED"), version=2)
+            for number in range(1, EVENTS + 1)
+        ]
+        await harness.publish(*cancelled)
+        await eventually(lambda: len(frames) >= 2 * RECIPIENTS * EVENTS)
+    assert await harness.pool.fetchval(READ) - before < LENGTH, "a statement scanned the history"
+    assert await harness.count("notification_channel_send", "withdrawn_because LIKE 'superseded%'") > 0

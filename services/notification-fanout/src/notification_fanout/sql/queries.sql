@@ -96,16 +96,26 @@ SELECT (SELECT count(*) FROM outbox) AS created,
 
 -- name: lock_earlier
 -- The notifications of earlier versions. The lock orders this transaction and the expansion of the same notification:
--- rows expanded before are withdrawn next, an expansion afterwards sees the later version.
+-- rows expanded before are withdrawn next, an expansion afterwards sees the later version. The ids are sorted first and
+-- the rows locked one by one: this pool plans without sorts, and would read the whole table in the order of its key.
 -- $1 reservations · $2 their new versions · $3 audience · $4 event types, or NULL for all
-SELECT earlier.id, earlier.reservation_id, earlier.aggregate_version
-  FROM event_notification AS earlier
-  JOIN unnest($1::bigint[], $2::integer[]) AS latest (reservation_id, version)
-    ON earlier.reservation_id = latest.reservation_id AND earlier.aggregate_version < latest.version
- WHERE earlier.audience = $3
-   AND ($4::text[] IS NULL OR earlier.event_type = ANY ($4))
- ORDER BY earlier.id
-   FOR NO KEY UPDATE OF earlier
+WITH candidate AS MATERIALIZED (
+    SELECT earlier.id
+      FROM unnest($1::bigint[], $2::integer[]) AS latest (reservation_id, version)
+      JOIN event_notification AS earlier
+        ON earlier.reservation_id = latest.reservation_id AND earlier.aggregate_version < latest.version
+     WHERE earlier.audience = $3
+       AND ($4::text[] IS NULL OR earlier.event_type = ANY ($4))
+), ordered AS MATERIALIZED (
+    SELECT id FROM candidate ORDER BY id
+)
+SELECT locked.id, locked.reservation_id, locked.aggregate_version
+  FROM ordered
+ CROSS JOIN LATERAL (
+           SELECT id, reservation_id, aggregate_version
+             FROM event_notification
+            WHERE id = ordered.id
+              FOR NO KEY UPDATE) AS locked
 
 -- name: find_frame_recipients
 -- The recipients who still may see the notification.
