@@ -79,6 +79,7 @@ class Dispatcher:
         self._send_seconds = INITIAL_SEND_SECONDS
         self._provider_seconds = PROVIDER_SECONDS.labels(channel)
         recorder.on_unblocked(channel, wakeup.now)
+        recorder.on_recorded(channel, self._claim_if_possible)
         IN_FLIGHT.labels(channel).set_function(lambda: len(self._in_flight))
 
     async def run(self, poll_seconds: float) -> None:
@@ -129,7 +130,7 @@ class Dispatcher:
         """How many rows to claim. 0 until a third of the window is free, so that claims are few and large."""
         allowance = self.breaker.allowance(self._limits.concurrency)
         window = self._limits.window(allowance, self._send_seconds)
-        in_flight = len(self._in_flight)
+        in_flight = len(self._in_flight) + self._recorder.count_unrecorded(self.channel)
         if window == 0 and (seconds := self.breaker.next_change) is not None:
             self._timer.wake_in(seconds)
         return 0 if in_flight > 2 * window // 3 else window - in_flight
@@ -143,8 +144,11 @@ class Dispatcher:
                 with spanned(f"send {self.channel}", delivery.headers, SpanKind.CLIENT):
                     self._finish(delivery, await self._attempt(mine))
             self._queue.task_done()
-            if self._more and self._free_capacity() > 0:
-                self._wakeup.now()
+            self._claim_if_possible()
+
+    def _claim_if_possible(self) -> None:
+        if self._more and self._free_capacity() > 0:
+            self._wakeup.now()
 
     async def _attempt(self, mine: InFlightDelivery) -> SendOutcome:
         delivery = mine.delivery

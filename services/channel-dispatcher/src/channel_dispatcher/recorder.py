@@ -7,6 +7,9 @@ valid after the lease has ended, until another process claims the row.
 
 If a row makes the database reject the statement, the rows are written one by one. A row that is rejected alone is
 buried with the reason.
+
+Unrecorded results count against a channel's capacity (`count_unrecorded`). Otherwise a fast provider and a slow
+database pile up more leases than can be renewed in time.
 """
 
 import asyncio
@@ -45,6 +48,8 @@ class Recorder:
         self._queue: list[ChannelRecord] = []
         self._writing: Sequence[ChannelRecord] = ()
         self._wakeups: dict[Channel, Callable[[], None]] = {}
+        self._capacity_callbacks: dict[Channel, Callable[[], None]] = {}
+        self._unrecorded: Counter[Channel] = Counter()
         self._arrived = asyncio.Event()
         self._finishing = asyncio.Event()
         self.interrupted = False
@@ -53,13 +58,22 @@ class Recorder:
         """Registers `wake`, which is called when a recorded result unblocks a later row of this channel."""
         self._wakeups[channel] = wake
 
+    def on_recorded(self, channel: Channel, callback: Callable[[], None]) -> None:
+        """Registers `callback`, which is called when results of this channel have been written."""
+        self._capacity_callbacks[channel] = callback
+
     @property
     def unrecorded(self) -> list[Delivery]:
-        """Deliveries with a result that is not written yet."""
-        return [record.delivery for _, record in (*self._writing, *self._queue)]
+        """Deliveries with a result that waits to be written. A statement in progress has locked its rows itself."""
+        interrupted = self._writing if self.interrupted else ()
+        return [record.delivery for _, record in (*interrupted, *self._queue)]
+
+    def count_unrecorded(self, channel: Channel) -> int:
+        return self._unrecorded[channel]
 
     def add(self, channel: Channel, record: AttemptRecord) -> None:
         self._queue.append((channel, record))
+        self._unrecorded[channel] += 1
         self._arrived.set()
 
     def finish(self) -> None:
@@ -80,7 +94,15 @@ class Recorder:
                 self._writing = sorted(self._queue[:LARGEST_BATCH], key=lambda each: each[1].delivery.id)
                 del self._queue[:LARGEST_BATCH]
                 await self._write(self._writing)
+                self._release(self._writing)
                 self._writing = ()
+
+    def _release(self, batch: Sequence[ChannelRecord]) -> None:
+        written = Counter(channel for channel, _ in batch)
+        self._unrecorded -= written
+        for channel in written:
+            if channel in self._capacity_callbacks:
+                self._capacity_callbacks[channel]()
 
     async def _write(self, batch: Sequence[ChannelRecord]) -> None:
         withheld, results = await self._record(batch)
