@@ -143,3 +143,22 @@ async def test_a_dispatcher_that_starts_later_takes_over_rows_of_a_crashed_one(h
     async with harness.dispatching(SMS, lease=1, poll=60):
         (row,) = await harness.finished(row_id, within=5)
     assert (row["outcome"], row["attempt_count"]) == ("SENT", 2)
+
+
+async def test_unrecorded_results_count_against_the_capacity(harness: Harness) -> None:
+    """A provider that is faster than the recorder must not pile up leases that nobody can renew in time."""
+    provider, stop, recorder = Counting(), Stop(), harness.recorder()
+    sending = dispatcher(harness, provider, recorder, stop, timedelta(seconds=30))
+    largest_window = Limits(4).window(4, 0.0)
+    ids = await harness.add(SMS, 3 * largest_window)
+    working = asyncio.create_task(sending.run(0.05))
+    await eventually(lambda: provider.taken.total() > 0)
+    await asyncio.sleep(1)
+    assert provider.taken.total() <= largest_window, "nothing has been recorded yet"
+    recording = asyncio.create_task(recorder.run())
+    rows = await harness.finished(*ids)
+    stop.request()
+    recorder.finish()
+    await asyncio.gather(working, recording)
+    assert {row["outcome"] for row in rows} == {"SENT"}
+    assert set(provider.taken.values()) == {1}
