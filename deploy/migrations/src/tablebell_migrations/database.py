@@ -1,4 +1,4 @@
-"""What the command does to a database: bring its schema up to date, give the roles their passwords, add the demo."""
+"""The operations on a database: upgrade the schema, set the roles' passwords, add the demo data."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -13,7 +13,7 @@ from tablebell_migrations.script import read_script
 
 SERVICE_ROLES = ("reservation_api", "event_relay", "notification_fanout", "channel_dispatcher")
 
-# PostgreSQL refuses to let two sessions alter one role at the same moment: they take turns.
+# PostgreSQL refuses concurrent changes of one role, so sessions take turns.
 PASSWORD_LOCK = 7_203_115
 
 
@@ -25,13 +25,13 @@ def upgrade(url: str, revision: str = "head") -> None:
 
 
 def connect(url: str) -> "psycopg.Connection[tuple[Any, ...]]":
-    """To the server that accepts writes, if the URL names several. libpq waits for each for as long as it is told."""
+    """Connect to the server that accepts writes, if the URL names several. The timeout applies to each server."""
     defaults = {"target_session_attrs": "read-write", "connect_timeout": "10"}
     return psycopg.connect(conninfo.make_conninfo("", **{**defaults, **conninfo.conninfo_to_dict(url)}))
 
 
 def set_passwords(url: str, passwords: Mapping[str, str]) -> None:
-    """`passwords` maps a service's role (without its prefix) to its password; the others keep theirs."""
+    """`passwords` maps a service's role (without its prefix) to its password. Roles that are not named keep theirs."""
     alter = sql.SQL("ALTER ROLE {} PASSWORD {}")
     with connect(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", [PASSWORD_LOCK])

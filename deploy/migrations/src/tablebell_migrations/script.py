@@ -1,4 +1,4 @@
-"""Revisions are SQL files: what runs in the database is read as SQL, not as Python that makes SQL."""
+"""Each revision runs one SQL file."""
 
 from importlib.resources import files
 
@@ -10,5 +10,5 @@ def read_script(name: str) -> str:
 
 
 def run_script(name: str) -> None:
-    # The driver's own cursor, without parameters: the text goes out as it is, and a percent sign means itself.
+    # Use the driver's cursor without parameters, so that a percent sign in the script has no special meaning.
     op.get_bind().connection.cursor().execute(read_script(name))

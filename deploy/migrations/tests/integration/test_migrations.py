@@ -1,20 +1,17 @@
-"""The schema's history: safe to run again, safe to run twice at once, and nobody gets more than they need."""
+"""The migrations can run again and at the same time, and each role has only the rights of its service."""
 
 import asyncio
 import os
 import sys
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
-import tablebell_migrations
 from tablebell.postgres import Pool
 from tablebell.testing import Database, Servers
-from tablebell_migrations import database
 
 TABLES = {
     "reservation", "event_outbox", "processed_event", "event_notification", "notification", "notification_restaurant",
@@ -44,7 +41,7 @@ async def migrate(url: str | None, command: str = "upgrade") -> tuple[int | None
     return process.returncode, output.decode()
 
 
-async def test_several_at_once_make_one_schema(empty_database: str) -> None:
+async def test_concurrent_migrations_create_the_schema_once(empty_database: str) -> None:
     results = await asyncio.gather(*(migrate(empty_database) for _ in range(3)))
     assert [code for code, _ in results] == [0, 0, 0], results
     assert sum("Running upgrade  -> 0001" in output for _, output in results) == 1
@@ -54,63 +51,11 @@ async def test_several_at_once_make_one_schema(empty_database: str) -> None:
     assert found >= TABLES
 
 
-BEFORE = """
-DROP INDEX event_outbox_schedule;
-CREATE UNIQUE INDEX event_outbox_schedule ON event_outbox (aggregate_type, aggregate_id, schedule_key)
-    WHERE status = 'PENDING' AND schedule_key IS NOT NULL;
-ALTER TABLE event_outbox DROP COLUMN first_due_at;
-ALTER TABLE notification_outbox DROP COLUMN first_due_at;
-ALTER TABLE notification_channel_send DROP COLUMN first_due_at
-"""
-PLANNED = """
-INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, schedule_key, payload, status, lease_token,
-                          lease_until)
-VALUES ('RESERVATION_REMINDER_DUE', 1, 2, 'reminder-2h', '{}', 'PROCESSING', gen_random_uuid(), now()),
-       ('RESERVATION_REMINDER_DUE', 1, 4, 'reminder-2h', '{}', 'PENDING', NULL, NULL),
-       ('RESERVATION_REMINDER_DUE', 1, 2, 'reminder-24h', '{}', 'FAILED', NULL, NULL)
-"""
-
-
-async def test_reminders_that_were_planned_twice_before_the_index_forbade_it_are_discarded(pool: Pool) -> None:
-    await pool.execute(BEFORE)
-    await pool.execute(PLANNED)
-    (script,) = Path(tablebell_migrations.__file__).parent.glob("sql/*_no_row_stops_a_relay.sql")
-    await pool.execute(script.read_text())
-    statuses = [row["status"] for row in await pool.fetch("SELECT status FROM event_outbox ORDER BY id")]
-    assert statuses == ["DISCARDED", "PENDING", "FAILED"]
-
-
 async def test_again_changes_nothing(empty_database: str) -> None:
     await migrate(empty_database)
     code, output = await migrate(empty_database)
     assert code == 0
     assert "Running upgrade" not in output
-
-
-async def test_what_was_stored_loses_what_its_audience_may_not_see(empty_database: str) -> None:
-    await asyncio.to_thread(database.upgrade, empty_database, "0040")
-    connection = await asyncpg.connect(empty_database)
-    await connection.execute(
-        """
-        INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id,
-                                        aggregate_version, properties)
-        SELECT gen_random_uuid(), 'RESERVATION_REQUESTED', audience, 1, 10, 1,
-               '{"partySize": 4, "note": "peanut allergy", "actor": {"name": "Marco Riva"}}'
-          FROM unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
-        """
-    )
-    code, output = await migrate(empty_database)
-    assert code == 0, output
-    rows = await connection.fetch(
-        "SELECT audience, ARRAY(SELECT jsonb_object_keys(properties) ORDER BY 1) FROM event_notification"
-    )
-    await connection.close()
-    assert {row[0]: row[1] for row in rows} == {
-        "RESTAURANT": ["actor", "note", "partySize"],
-        "CUSTOMER": ["note", "partySize"],
-        "ADMIN": ["actor", "partySize"],
-        "AGENCY": ["partySize"],
-    }
 
 
 async def test_the_demo_data_can_be_added_again(empty_database: str) -> None:
@@ -122,16 +67,16 @@ async def test_the_demo_data_can_be_added_again(empty_database: str) -> None:
     assert await connection.fetchval("SELECT array_agg(id ORDER BY id) FROM restaurant_users") == [50, 51, 52, 60]
     new = await connection.fetchval("INSERT INTO customer (name) VALUES ('new') RETURNING id")
     await connection.close()
-    assert new >= 1000, "ids given by hand must not be given out again"
+    assert new >= 1000, "the sequence must not return an id of the demo data"
 
 
-async def test_without_an_address_it_says_so() -> None:
+async def test_a_missing_database_url_is_reported() -> None:
     code, output = await migrate(None)
     assert code == 2
     assert "DATABASE_URL is missing" in output
 
 
-async def test_a_database_that_is_away_is_one_line_not_a_traceback() -> None:
+async def test_an_unreachable_database_is_reported_without_a_traceback() -> None:
     code, output = await migrate("postgresql://nobody:nothing@127.0.0.1:1/nowhere")
     assert code == 1
     assert "Connection refused" in output
@@ -175,7 +120,7 @@ async def run_as(database: Database, service: str, statement: str) -> None:
         ("reservation_api", "UPDATE customer SET name = 'x'"),
     ],
 )
-async def test_a_service_cannot_do_what_is_not_its_work(database: Database, service: str, statement: str) -> None:
+async def test_a_service_lacks_the_rights_it_does_not_need(database: Database, service: str, statement: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await run_as(database, service, statement)
 
@@ -194,11 +139,11 @@ async def test_a_service_cannot_do_what_is_not_its_work(database: Database, serv
         ("reservation_api", "DELETE FROM undeliverable_address"),
     ],
 )
-async def test_a_service_can_do_its_work(database: Database, service: str, statement: str) -> None:
+async def test_a_service_has_the_rights_it_needs(database: Database, service: str, statement: str) -> None:
     await run_as(database, service, statement)
 
 
-async def test_no_role_is_more_than_a_login(pool: Pool) -> None:
+async def test_no_role_has_special_privileges(pool: Pool) -> None:
     roles = await pool.fetch("SELECT * FROM pg_roles WHERE rolname LIKE 'tablebell\\_%'")
     assert len(roles) == 4, "ws-gateway has no database"
     for role in roles:
@@ -206,7 +151,7 @@ async def test_no_role_is_more_than_a_login(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("table", ["event_outbox", "notification_outbox", "notification_channel_send"])
-async def test_the_outboxes_leave_room_and_are_vacuumed_early(pool: Pool, table: str) -> None:
+async def test_the_outboxes_have_a_fillfactor_and_early_autovacuum(pool: Pool, table: str) -> None:
     options = dict(
         option.split("=") for option in await pool.fetchval("SELECT reloptions FROM pg_class WHERE relname = $1", table)
     )

@@ -1,17 +1,16 @@
-"""Alembic's entry: every revision in one transaction, under one lock.
+"""Alembic's entry point: all revisions run in one transaction, under one lock.
 
-Two that start at once are safe: the second waits for the lock, then finds nothing to do. Killed at any line,
-nothing has happened.
+Of two concurrent runs the second waits for the lock and then finds nothing to do. A run that is killed changes nothing.
 """
 
 from alembic import context
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-# Any number will do, so long as nothing else in this database locks it.
+# An arbitrary number that nothing else in this database uses.
 MIGRATION_LOCK = 7_203_114
 
-# SQLAlchemy's own URLs cannot name several servers as libpq's do.
+# A URL of SQLAlchemy cannot name several servers, a URL of libpq can.
 engine = create_engine("postgresql+psycopg://", creator=context.config.attributes["connect"], poolclass=NullPool)
 with engine.connect() as connection:
     context.configure(connection=connection, transactional_ddl=True)

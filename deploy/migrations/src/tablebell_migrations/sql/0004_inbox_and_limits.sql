@@ -1,7 +1,7 @@
--- Who may see what.
+-- Views and functions over the tables.
 
--- The notifications that are still their owner's. Staff who changed the restaurant, and an agency's users who changed the
--- agency, do not see what the former one was told.
+-- The notifications that still belong to their owner. Staff who changed the restaurant, and agency users who changed the
+-- agency, do not see the notifications of the former one.
 CREATE VIEW own_notification WITH (security_invoker = true) AS
     SELECT n.user_type, n.user_id, n.id, n.event_notification_id, en.event_type, en.audience, en.reservation_id,
            en.aggregate_version, n.title, n.body, en.properties || n.properties AS properties, en.shared_read, n.is_read,
@@ -15,9 +15,10 @@ CREATE VIEW own_notification WITH (security_invoker = true) AS
                WHEN 'AGENCY_USER' THEN person.agency_id = (SELECT agency_id FROM reservation WHERE id = en.reservation_id)
                ELSE true
            END;
-GRANT SELECT ON own_notification TO tablebell_reservation_api, tablebell_notification_fanout;
 
-CREATE OR REPLACE VIEW inbox WITH (security_invoker = true) AS
+-- A notification as its owner sees it. A shared notification and a proposed time are resolved by the first action on that
+-- version of the reservation, however it was done and even if it was done before the notification existed.
+CREATE VIEW inbox WITH (security_invoker = true) AS
     SELECT n.*, first.action_type, first.actor_type, first.actor_id, first.actor_name, first.acted_at
       FROM own_notification AS n
       LEFT JOIN LATERAL (
@@ -31,37 +32,21 @@ CREATE OR REPLACE VIEW inbox WITH (security_invoker = true) AS
            LIMIT 1
       ) AS first ON true;
 
--- Properties are made for each audience: the note is for the guest and the restaurant, the actor for the restaurant and the
--- operators. What was stored before loses what its audience may not see.
-UPDATE event_notification
-   SET properties = CASE audience
-                        WHEN 'ADMIN' THEN properties - 'note'
-                        WHEN 'AGENCY' THEN properties - ARRAY['note', 'actor']
-                        ELSE properties - 'actor'
-                    END
- WHERE (audience IN ('ADMIN', 'AGENCY') AND properties ->> 'note' IS NOT NULL)
-    OR (audience IN ('CUSTOMER', 'AGENCY') AND properties ->> 'actor' IS NOT NULL);
-
--- Nobody can be bombed: what reached_limit counts has an index.
-CREATE INDEX reservation_undecided ON reservation (restaurant_id, slot_time) WHERE status IN ('NOT_ACCEPTED', 'POSTPONED');
-CREATE INDEX notification_action_changes ON notification_action (actor_type, actor_id, created_at)
-    WHERE action_type = 'CUSTOM' AND resulting_version IS NOT NULL;
-
--- The limit that a customer's request or change would pass, and in how many seconds to try again; nothing if there is none.
--- A limit of 0 is none. It is a function since each of its statements sees what was committed before it began: requests for
--- one customer take turns by the lock, so that the last of them counts all the others.
+-- The limit that a customer's request or change would exceed, and after how many seconds to try again; no row if there is
+-- none. A limit of 0 is off. This is a function because each statement of it sees what was committed before the statement
+-- began: requests for one customer take turns by the lock, so the last one counts all the others.
 CREATE FUNCTION reached_limit(
     the_customer bigint,
     the_restaurant bigint,
-    changer_type text,            -- who changes a reservation, whose changes are counted; NULL for a new one
+    changer_type text,            -- the person whose changes are counted; NULL for a new reservation
     changer_id bigint,
-    the_reservation bigint,       -- the one that is changed, which is not in its own way; NULL for a new one
-    the_time timestamptz,         -- at which the customer wants a table; NULL when it stays
+    the_reservation bigint,       -- the reservation that is changed; NULL for a new one
+    the_time timestamptz,         -- the time of the table; NULL if it does not change
     table_gap interval,
     most_open integer,            -- of the customer
     most_open_at_restaurant integer,
     most_requests integer,        -- of the customer within an hour
-    most_changes integer          -- of whoever changes, within an hour
+    most_changes integer          -- of the person within an hour
 ) RETURNS TABLE (reached text, retry_seconds integer)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -103,7 +88,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    -- An answer may come at any moment: in five minutes it is worth trying again.
+    -- The restaurant may answer at any moment: try again in five minutes.
     IF most_open > 0 AND most_open <= (
            SELECT count(*)
              FROM reservation
@@ -123,9 +108,8 @@ BEGIN
 END
 $$;
 REVOKE ALL ON FUNCTION reached_limit FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION reached_limit TO tablebell_reservation_api;
 
--- Which admin looked at whose affairs, and when. The API adds to it and can neither read nor change it.
+-- Which admin read which personal data, and when. The API can insert rows, but not read or change them.
 CREATE TABLE admin_read (
     id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     actor_id        bigint NOT NULL,
@@ -134,4 +118,3 @@ CREATE TABLE admin_read (
     created_at      timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX admin_read_reservation ON admin_read (reservation_id, created_at);
-GRANT INSERT ON admin_read TO tablebell_reservation_api;

@@ -5,4 +5,4 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    run_script("0003_roles.sql")
+    run_script("0003_outboxes.sql")

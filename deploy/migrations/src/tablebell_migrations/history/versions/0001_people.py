@@ -1,8 +1,8 @@
 from tablebell_migrations.script import run_script
 
-revision = "0010"
-down_revision = "0003"
+revision = "0001"
+down_revision = None
 
 
 def upgrade() -> None:
-    run_script("0010_inbox.sql")
+    run_script("0001_people.sql")

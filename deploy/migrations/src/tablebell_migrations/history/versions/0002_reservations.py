@@ -5,4 +5,4 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    run_script("0002_outboxes_and_notifications.sql")
+    run_script("0002_reservations.sql")

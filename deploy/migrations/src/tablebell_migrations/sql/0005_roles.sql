@@ -1,5 +1,5 @@
--- One role per service, with the rights that it needs and no others. ws-gateway has none: it never sees the database.
--- Roles belong to the cluster, not to the database: another database's migration may have made them already.
+-- One database role per service, with the rights that it needs. ws-gateway has none: it does not use the database.
+-- Roles belong to the cluster, not to the database: the migration of another database may have created them already.
 
 DO $$
 DECLARE
@@ -39,4 +39,17 @@ GRANT USAGE ON SEQUENCE notification_id_seq TO tablebell_notification_fanout;
 
 GRANT SELECT, UPDATE, DELETE ON notification_channel_send TO tablebell_channel_dispatcher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON channel_send_attempt TO tablebell_channel_dispatcher;
-GRANT SELECT, INSERT, UPDATE ON undeliverable_address TO tablebell_channel_dispatcher;
+GRANT SELECT, INSERT, UPDATE, DELETE ON undeliverable_address TO tablebell_channel_dispatcher;
+GRANT EXECUTE ON FUNCTION count_addresses(text) TO tablebell_channel_dispatcher;
+
+GRANT SELECT, INSERT, DELETE ON live_frame TO tablebell_notification_fanout;
+GRANT SELECT, INSERT, UPDATE, DELETE ON listener_catch_up TO tablebell_notification_fanout;
+-- The columns that catching up reads.
+GRANT SELECT (id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload, headers, status, created_at,
+              published_at, discarded_at) ON event_outbox TO tablebell_notification_fanout;
+GRANT SELECT ON own_notification TO tablebell_notification_fanout;
+
+GRANT SELECT ON own_notification, inbox TO tablebell_reservation_api;
+GRANT DELETE ON undeliverable_address TO tablebell_reservation_api;
+GRANT EXECUTE ON FUNCTION reached_limit TO tablebell_reservation_api;
+GRANT INSERT ON admin_read TO tablebell_reservation_api;
