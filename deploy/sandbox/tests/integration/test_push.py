@@ -1,3 +1,4 @@
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -134,6 +135,7 @@ async def test_an_expired_bearer_is_unauthenticated(http: httpx.AsyncClient, tmp
     async with running_sandbox(fcm_token_seconds=0.001) as sandbox:
         sandbox.write_service_account(tmp_path / "account.json", PROJECT)
         token = (await ask_token(http, json.loads((tmp_path / "account.json").read_text()))).json()["access_token"]
+        await asyncio.sleep(0.05)
         headers = {"Authorization": f"Bearer {token}"}
         response = await http.post(sandbox.fcm_url + PATH, json={"message": MESSAGE}, headers=headers)
 
