@@ -15,6 +15,7 @@ from event_relay import metrics as _relay
 from notification_fanout import metrics as _fanout
 from reservation_api import metrics as _api
 from tablebell import health as _health
+from tablebell.outbox import gauges as _outbox
 from ws_gateway import metrics as _gateway
 
 DEPLOY = Path(__file__).resolve().parents[2]
@@ -23,12 +24,12 @@ DASHBOARD = DEPLOY / "grafana" / "dashboards" / "tablebell.json"
 
 # A selector: a name of ours, or one that every process has, and the labels it is asked with.
 SELECTOR = re.compile(
-    r"\b((?:service|api|relay|fanout|dispatcher|gateway|process)_[a-z_]+|up)\b(?!\s*\()(?:\{([^}]*)\})?"
+    r"\b((?:service|api|outbox|relay|fanout|dispatcher|gateway|process)_[a-z_]+|up)\b(?!\s*\()(?:\{([^}]*)\})?"
 )
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring) \(([^)]*)\)")
 LABEL = re.compile(r"([a-z_]+)\s*(?:=|!)")
 
-MODULES = (_health, _api, _relay, _fanout, _dispatcher, _gateway)
+MODULES = (_health, _outbox, _api, _relay, _fanout, _dispatcher, _gateway)
 
 # What Prometheus itself adds to every target, and what its client tells of every process.
 OF_EVERY_PROCESS = ("up", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds")

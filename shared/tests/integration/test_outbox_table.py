@@ -6,8 +6,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from prometheus_client import REGISTRY
 
-from tablebell.outbox import NO_PAUSE, Failure, Level, OutboxTable
+from tablebell.outbox import NO_PAUSE, Failure, Level, OutboxGauges, OutboxTable
 from tablebell.postgres import Pool
 from tablebell.testing import append_rows
 
@@ -116,7 +117,7 @@ async def test_find_pages_through_a_status_and_filters_by_error(harness: Harness
     assert await harness.table.find(harness.pool, status="PENDING") == []
 
 
-async def test_count_reports_the_oldest_open_row_and_when_it_was_due(harness: Harness) -> None:
+async def test_count_reports_the_oldest_open_row(harness: Harness) -> None:
     ids = await harness.append(3)
     await harness.pool.execute(
         f"UPDATE {harness.level} SET created_at = now() - interval '1 hour' WHERE id = $1", ids[1]
@@ -124,7 +125,35 @@ async def test_count_reports_the_oldest_open_row_and_when_it_was_due(harness: Ha
     (count,) = await harness.table.count(harness.pool)
     assert (count.status, count.rows) == ("PENDING", 3)
     assert count.oldest == await harness.column("created_at", ids[1])
-    assert count.first_due == await harness.column(DUE_COLUMN[harness.level], ids[0])
+
+
+async def test_the_gauges_have_the_same_names_on_every_level(harness: Harness) -> None:
+    ids = await harness.append(3)
+    await set_status(harness.pool, harness.level, ids[:1], "DEAD")
+    due = DUE_COLUMN[harness.level]
+    await harness.pool.execute(f"UPDATE {harness.level} SET {due} = now() + interval '1 hour' WHERE id = $1", ids[1])
+    channel = SCOPES[harness.level] if harness.level is Level.CHANNEL_SEND else None
+    gauges = OutboxGauges(harness.pool, harness.table, (channel,))
+
+    await gauges.refresh()
+    assert sampled("outbox_rows", harness.level, status="PENDING") == 2
+    assert sampled("outbox_rows", harness.level, status="DEAD") == 1
+    assert sampled("outbox_rows", harness.level, status="FAILED") == 0
+
+    await harness.pool.execute(f"UPDATE {harness.level} SET {due} = now() - interval '1 hour' WHERE id = $1", ids[2])
+    await gauges.refresh()
+    assert sampled("outbox_lag_seconds", harness.level, channel=channel or "") == pytest.approx(3600, abs=600)
+    assert sampled("outbox_overdue_seconds", harness.level, channel=channel or "") == pytest.approx(3600, abs=600)
+
+    await set_status(harness.pool, harness.level, ids[1:], "PUBLISHED")
+    await gauges.refresh()
+    assert sampled("outbox_rows", harness.level, status="PENDING") == 0
+    assert sampled("outbox_lag_seconds", harness.level, channel=channel or "") == 0
+    assert sampled("outbox_overdue_seconds", harness.level, channel=channel or "") == 0
+
+
+def sampled(name: str, level: Level, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(name, {"level": level, **labels})
 
 
 async def test_purge_deletes_old_done_rows_up_to_its_limit_and_nothing_else(harness: Harness) -> None:

@@ -14,7 +14,7 @@ from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.failure_attribution import FailureAttribution
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.marks import MarkLimit
-from channel_dispatcher.metrics import BREAKER_STATE, OLDEST_DUE_SECONDS, OVERDUE_SECONDS, ROWS, WITHDRAWN
+from channel_dispatcher.metrics import BREAKER_STATE, WITHDRAWN
 from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.purge import Purge
 from channel_dispatcher.recorder import Recorder
@@ -22,7 +22,7 @@ from channel_dispatcher.settings import Loaded, load_all
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Level, OutboxTable
+from tablebell.outbox import Level, OutboxGauges, OutboxTable
 from tablebell.people import DURABLE_CHANNELS
 from tablebell.postgres import Pool, check, open_pool
 from tablebell.retry import RetryPolicy
@@ -31,7 +31,6 @@ from tablebell.wakeups import WakeupListener, open_wakeup_sender
 from tablebell.web import health_app, serve
 
 SERVICE = "channel-dispatcher"
-STATUSES = ("PENDING", "PROCESSING", "FAILED", "DEAD")
 
 
 async def serve_until(loaded: Loaded, stop: Stop) -> None:
@@ -73,7 +72,8 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
             (DisabledChannelSkipper(channel, pool), listener.subscribe(Level.CHANNEL_SEND)) for channel in loaded.off
         ]
         health = Health(stop, {"postgres": partial(check, pool)})
-        app = health_app(SERVICE, health, partial(refresh_gauges, pool, OutboxTable(Level.CHANNEL_SEND), dispatchers))
+        gauges = OutboxGauges(pool, OutboxTable(Level.CHANNEL_SEND), DURABLE_CHANNELS)
+        app = health_app(SERVICE, health, partial(refresh_gauges, gauges, pool, dispatchers))
 
         async with asyncio.TaskGroup() as tasks:
             recording = tasks.create_task(recorder.run(), name="recorder")
@@ -97,17 +97,14 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         wakeup_sender.announce(Level.CHANNEL_SEND)
 
 
-async def refresh_gauges(pool: Pool, outbox: OutboxTable, dispatchers: list[Dispatcher]) -> None:
+async def refresh_gauges(gauges: OutboxGauges, pool: Pool, dispatchers: list[Dispatcher]) -> None:
+    await gauges.refresh()
     for dispatcher in dispatchers:
         for state in State:
             BREAKER_STATE.labels(dispatcher.channel, state).set(dispatcher.breaker.state is state)
-    for measure in await store.measure_channels(pool, DURABLE_CHANNELS):
-        OLDEST_DUE_SECONDS.labels(measure.channel).set(measure.oldest_seconds)
-        OVERDUE_SECONDS.labels(measure.channel).set(measure.overdue_seconds)
-        WITHDRAWN.labels(measure.channel).set(measure.withdrawn)
-    rows = {count.status: count.rows for count in await outbox.count(pool)}
-    for status in STATUSES:
-        ROWS.labels(status).set(rows.get(status, 0))
+    withdrawn = await store.count_withdrawn(pool)
+    for channel in DURABLE_CHANNELS:
+        WITHDRAWN.labels(channel).set(withdrawn.get(channel, 0))
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The Prometheus metrics of channel-dispatcher, per channel."""
+"""The Prometheus metrics of channel-dispatcher, per channel. The gauges of L2 are in `tablebell.outbox.gauges`."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -19,23 +19,7 @@ BREAKER_STATE = Gauge(
     "1 for the current state of the channel's breaker: closed, half_open, open, throttled.",
     ["channel", "state"],
 )
-ROWS = Gauge(
-    "dispatcher_rows",
-    "Open and dead rows by status, of the whole table: every replica reports the same.",
-    ["status"],
-)
-IN_FLIGHT = Gauge("dispatcher_in_hand", "Rows claimed by this process without an outcome yet.", ["channel"])
-OLDEST_DUE_SECONDS = Gauge(
-    "dispatcher_oldest_due_seconds",
-    "Age of the oldest due row since it became due, of the whole table: every replica reports the same.",
-    ["channel"],
-)
-OVERDUE_SECONDS = Gauge(
-    "dispatcher_overdue_seconds",
-    "Age of the oldest open row since it was first due, including retries, of the whole table: every replica reports "
-    "the same.",
-    ["channel"],
-)
+IN_FLIGHT = Gauge("dispatcher_in_flight", "Rows claimed by this process without an outcome yet.", ["channel"])
 WITHDRAWN = Gauge(
     "dispatcher_withdrawn",
     "Rows withdrawn before they were sent, within the retention, of the whole table: every replica reports the same.",

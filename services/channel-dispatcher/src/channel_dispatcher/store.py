@@ -36,14 +36,6 @@ class Recorded:
     """A later row of the same person, reservation and channel waited for this one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    channel: str
-    oldest_seconds: float
-    overdue_seconds: float
-    withdrawn: int
-
-
 async def claim_fair(
     connection: Connection | Pool,
     channel: str,
@@ -126,9 +118,5 @@ async def skip_channel(connection: Connection | Pool, channel: str, *, reason: s
     return len(await connection.fetch(SQL["skip_channel"], channel, reason, limit))
 
 
-async def measure_channels(connection: Connection | Pool, channels: Sequence[str]) -> list[Measure]:
-    rows = await connection.fetch(SQL["measure_channels"], list(channels))
-    return [
-        Measure(row["channel_type"], row["oldest_seconds"] or 0.0, row["overdue_seconds"] or 0.0, row["withdrawn"])
-        for row in rows
-    ]
+async def count_withdrawn(connection: Connection | Pool) -> dict[str, int]:
+    return {row["channel_type"]: row["rows"] for row in await connection.fetch(SQL["count_withdrawn"])}

@@ -59,7 +59,8 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_counted(
         assert f'dispatcher_provider_seconds_count{{channel="{channel}"}} 1.0' in text
         assert f'dispatcher_breaker_state{{channel="{channel}",state="closed"}} 1.0' in text
     assert 'dispatcher_withdrawn{channel="SLACK"} 1.0' in text
-    (line,) = [each for each in text.splitlines() if each.startswith('dispatcher_oldest_due_seconds{channel="SMS"}')]
+    lag = 'outbox_lag_seconds{channel="SMS",level="notification_channel_send"}'
+    (line,) = [each for each in text.splitlines() if each.startswith(lag)]
     assert 90 <= float(line.split()[1]) < 120
 
 

@@ -4,8 +4,8 @@ import asyncio
 import sys
 from functools import partial
 
+from event_relay import metrics
 from event_relay.abandoned_leases import release_abandoned_leases
-from event_relay.gauges import Gauges
 from event_relay.ordered_publisher import OrderedPublisher
 from event_relay.purge import Purge
 from event_relay.recorder import Recorder
@@ -13,7 +13,7 @@ from event_relay.relay import Relay
 from event_relay.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxQueue
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxGauges, OutboxQueue
 from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
 from tablebell.purging import keep_purging
@@ -55,7 +55,9 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             poll_seconds=settings.relay_poll_seconds,
         )
         purge = Purge(pool, outbox, settings.retention)
-        gauges = Gauges(pool, outbox, relay, partitions)
+        gauges = OutboxGauges(pool, outbox)
+        metrics.OWNED.set_function(lambda: len(partitions.owned))
+        metrics.IN_FLIGHT.set_function(lambda: relay.in_flight)
         health = Health(
             stop, {"postgres": partial(check, pool), "rabbitmq": broker.check, "partitions": partitions.check}
         )

@@ -1,14 +1,10 @@
-"""The Prometheus metrics of event-relay. `gauges.py` updates the gauges at each scrape."""
+"""The Prometheus metrics of event-relay. The gauges of the outbox are in `tablebell.outbox.gauges`."""
 
 from prometheus_client import Counter, Gauge, Histogram
 
 FINE = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 WIDE = (0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
-ROWS = Gauge("relay_rows", "Open and dead events, by status.", ["status"])
-OLDEST_PENDING = Gauge("relay_oldest_pending_seconds", "Age of the oldest pending event, planned ones included.")
-LAG = Gauge("relay_lag_seconds", "Time since the oldest due event became due; 0 when none is due.")
-OVERDUE = Gauge("relay_overdue_seconds", "Time since the oldest open event was first due, regardless of its retries.")
 OWNED = Gauge("relay_partitions_owned", "Partitions that this relay owns.")
 IN_FLIGHT = Gauge("relay_in_flight", "Claimed events without an outcome.")
 

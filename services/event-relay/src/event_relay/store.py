@@ -36,11 +36,6 @@ async def bury_abandoned(connection: Connection, row_id: int, error: str) -> boo
     return await connection.fetchval(SQL["bury_abandoned"], row_id, error) is not None
 
 
-async def measure_lag(connection: Executor) -> float:
-    seconds: float = await connection.fetchval(SQL["measure_lag"])
-    return seconds
-
-
 async def lock_purge(connection: Connection) -> bool:
     locked: bool = await connection.fetchval(SQL["lock_purge"])
     return locked

@@ -11,7 +11,6 @@ from notification_fanout.catch_up import CatchUp
 from notification_fanout.expander import Expander
 from notification_fanout.frame_backlog import FrameBacklog
 from notification_fanout.frame_publisher import FramePublisher
-from notification_fanout.gauges import Gauges
 from notification_fanout.listener import EventListener
 from notification_fanout.purge import Purge
 from notification_fanout.settings import Settings
@@ -19,7 +18,7 @@ from tablebell import wakeups
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxGauges, OutboxTable
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, check, open_pool
@@ -112,7 +111,8 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
                 "listeners": check_listeners,
             },
         )
-        app = health_app(SERVICE, health, Gauges(pool).refresh)
+        gauges = OutboxGauges(pool, OutboxTable(Level.NOTIFICATION))
+        app = health_app(SERVICE, health, gauges.refresh)
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
 
 

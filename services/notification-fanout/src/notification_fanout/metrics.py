@@ -1,6 +1,6 @@
-"""The metrics of notification-fanout."""
+"""The metrics of notification-fanout. The gauges of L1 are in `tablebell.outbox.gauges`."""
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 LISTENER = ("listener",)
 
@@ -34,7 +34,4 @@ CAUGHT_UP = Counter(
 EXPANDED = Counter("fanout_expanded_total", "L1 rows by the status after expansion", ("status",))
 CHANNEL_SENDS = Counter("fanout_channel_sends_total", "L2 rows written", ("channel", "outcome"))
 EXPANSION = Histogram("fanout_expansion_seconds", "Duration of one batch from L1 to L2", buckets=LATENCY_BUCKETS)
-OUTBOX_ROWS = Gauge("fanout_outbox_rows", "L1 rows that are not published", ("status",))
-OUTBOX_OLDEST = Gauge("fanout_outbox_oldest_seconds", "Age of the oldest L1 row", ("status",))
-OVERDUE = Gauge("fanout_overdue_seconds", "Time since the oldest open L1 row was first due, including retries")
 PURGED = Counter("fanout_purged_total", "Rows deleted past their retention", ("table",))

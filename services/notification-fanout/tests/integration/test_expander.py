@@ -14,12 +14,10 @@ from notification_fanout import listener
 from notification_fanout.__main__ import PARTITION_NAMESPACE, on_acquired
 from notification_fanout.expander import Expander
 from notification_fanout.frame_publisher import FramePublisher
-from notification_fanout.gauges import Gauges
-from notification_fanout.metrics import OVERDUE
 from tablebell.events import EventType
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES
-from tablebell.outbox import Level
+from tablebell.outbox import Level, OutboxTable
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.rabbit import Broker, OutgoingMessage
@@ -244,7 +242,7 @@ async def test_without_rabbitmq_the_durable_channels_continue_and_the_frames_fol
     assert await harness.count("notification_channel_send") == 9
 
 
-async def test_the_overdue_gauge_counts_from_the_first_due_time_of_a_failing_row(harness: Harness) -> None:
+async def test_the_overdue_time_counts_from_the_first_due_time_of_a_failing_row(harness: Harness) -> None:
     await harness.pool.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$;"
         "CREATE TRIGGER refuse BEFORE INSERT ON notification_channel_send FOR EACH ROW EXECUTE FUNCTION refuse()"
@@ -255,9 +253,8 @@ async def test_the_overdue_gauge_counts_from_the_first_due_time_of_a_failing_row
         await expanding.run_once()
     assert await harness.count("notification_outbox", "status = 'FAILED'") == 3
     await harness.pool.execute("UPDATE notification_outbox SET available_at = now() + interval '1 minute'")
-    await Gauges(harness.pool).refresh()
-    ((sample,),) = (metric.samples for metric in OVERDUE.collect())
-    assert sample.value == pytest.approx(3600, abs=30)
+    (delay,) = await OutboxTable(Level.NOTIFICATION).measure_delays(harness.pool)
+    assert delay.overdue_seconds == pytest.approx(3600, abs=30)
 
 
 async def test_a_crash_between_the_frames_and_the_commit_repeats_the_frames(

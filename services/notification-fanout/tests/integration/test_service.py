@@ -34,7 +34,7 @@ async def test_metrics_count_the_work_of_each_listener(harness: Harness) -> None
         names = set(await _metrics(http))
     assert 'fanout_out_of_order_total{listener="RESTAURANT_LISTENER"}' in names
     assert 'fanout_event_latency_seconds_count{listener="CUSTOMER_LISTENER"}' in names
-    assert 'fanout_outbox_rows{status="DEAD"}' in names
+    assert 'outbox_rows{level="notification_outbox",status="DEAD"}' in names
 
 
 async def _is_ready(http: httpx.AsyncClient) -> bool:

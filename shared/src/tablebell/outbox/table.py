@@ -54,8 +54,16 @@ class Count:
     status: str
     rows: int
     oldest: datetime
-    first_due: datetime
-    """When the longest waiting of these rows was first due; retries and releases do not change it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    channel: str | None
+    """L2 is measured per channel, L0 and L1 as a whole."""
+    lag_seconds: float
+    """Since the oldest due row became due; 0 if none is due."""
+    overdue_seconds: float
+    """Since the oldest open row was first due; retries and releases do not change that time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,10 @@ class OutboxTable:
     async def count(self, connection: Executor) -> list[Count]:
         """Open and dead rows by status. The cost does not depend on the size of the history."""
         return [Count(**row) for row in await connection.fetch(self.sql["count"])]
+
+    async def measure_delays(self, connection: Executor) -> list[Delay]:
+        """The delays of the open rows. A channel without open rows is missing."""
+        return [Delay(**row) for row in await connection.fetch(self.sql["measure_delays"])]
 
     async def count_done(self, connection: Executor) -> list[CountDone]:
         """Done rows by status. It reads the index of the whole history, so it is not for a scraped metric."""

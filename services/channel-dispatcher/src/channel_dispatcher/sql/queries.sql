@@ -254,20 +254,5 @@ UPDATE notification_channel_send
               FOR UPDATE SKIP LOCKED))
 RETURNING id
 
--- name: measure_channels
--- Gauges per channel: the age of the oldest due row, the age of the oldest open row since it was first due (retries move
--- next_attempt_at, not first_due_at), and the number of withdrawn rows.
--- $1 channels
-SELECT channel_type,
-       (SELECT extract(epoch FROM greatest(now() - s.next_attempt_at, interval '0'))::float
-          FROM notification_channel_send AS s
-         WHERE s.is_sent IS NULL AND s.channel_type = channel.channel_type
-         ORDER BY s.next_attempt_at
-         LIMIT 1) AS oldest_seconds,
-       (SELECT extract(epoch FROM greatest(now() - min(coalesce(s.first_due_at, s.next_attempt_at)), interval '0'))::float
-          FROM notification_channel_send AS s
-         WHERE s.is_sent IS NULL AND s.channel_type = channel.channel_type) AS overdue_seconds,
-       (SELECT count(*)
-          FROM notification_channel_send AS s
-         WHERE s.outcome = 'WITHDRAWN' AND s.channel_type = channel.channel_type) AS withdrawn
-  FROM unnest($1::text[]) AS channel (channel_type)
+-- name: count_withdrawn
+SELECT channel_type, count(*) AS rows FROM notification_channel_send WHERE outcome = 'WITHDRAWN' GROUP BY channel_type

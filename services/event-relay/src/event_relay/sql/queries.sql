@@ -46,12 +46,6 @@ UPDATE event_outbox
  WHERE id = $1 AND status = 'PROCESSING'
 RETURNING id
 
--- name: measure_lag
--- Seconds since the oldest due event became due.
-SELECT coalesce(extract(epoch FROM now() - min(available_at)), 0)::float8
-  FROM event_outbox
- WHERE status IN ('PENDING', 'PROCESSING', 'FAILED') AND available_at <= now()
-
 -- name: lock_purge
 -- One relay purges at a time. The lock is held until the end of the transaction.
 SELECT pg_try_advisory_xact_lock(42, 2000)

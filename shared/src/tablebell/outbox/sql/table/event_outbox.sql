@@ -68,15 +68,25 @@ UPDATE event_outbox
 RETURNING id
 
 -- name: count
-SELECT status, count(*) AS rows, min(created_at) AS oldest, min(coalesce(first_due_at, available_at)) AS first_due
+SELECT status, count(*) AS rows, min(created_at) AS oldest
   FROM event_outbox
  WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')
  GROUP BY status
 UNION ALL
-SELECT 'DEAD', count(*), min(created_at), min(coalesce(first_due_at, available_at))
+SELECT 'DEAD', count(*), min(created_at)
   FROM event_outbox
  WHERE status = 'DEAD'
 HAVING count(*) > 0
+
+-- name: measure_delays
+-- The first subquery reads only due rows: many events may be planned for later.
+SELECT NULL::text AS channel,
+       (SELECT coalesce(extract(epoch FROM now() - min(available_at)), 0)::float8
+          FROM event_outbox
+         WHERE status IN ('PENDING', 'PROCESSING', 'FAILED') AND available_at <= now()) AS lag_seconds,
+       (SELECT coalesce(extract(epoch FROM greatest(now() - min(coalesce(first_due_at, available_at)), interval '0')), 0)::float8
+          FROM event_outbox
+         WHERE status IN ('PENDING', 'PROCESSING', 'FAILED')) AS overdue_seconds
 
 -- name: count_done
 SELECT status, count(*) AS rows,

@@ -72,15 +72,24 @@ RETURNING id
 
 -- name: count
 SELECT CASE WHEN lease_token IS NOT NULL THEN 'PROCESSING' WHEN attempt_count > 0 THEN 'FAILED' ELSE 'PENDING' END AS status,
-       count(*) AS rows, min(created_at) AS oldest, min(coalesce(first_due_at, next_attempt_at)) AS first_due
+       count(*) AS rows, min(created_at) AS oldest
   FROM notification_channel_send
  WHERE is_sent IS NULL
  GROUP BY 1
 UNION ALL
-SELECT 'DEAD', count(*), min(created_at), min(coalesce(first_due_at, next_attempt_at))
+SELECT 'DEAD', count(*), min(created_at)
   FROM notification_channel_send
  WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
 HAVING count(*) > 0
+
+-- name: measure_delays
+SELECT channel_type AS channel,
+       extract(epoch FROM greatest(now() - min(next_attempt_at), interval '0'))::float8 AS lag_seconds,
+       extract(epoch FROM greatest(now() - min(coalesce(first_due_at, next_attempt_at)), interval '0'))::float8
+           AS overdue_seconds
+  FROM notification_channel_send
+ WHERE is_sent IS NULL
+ GROUP BY channel_type
 
 -- name: count_done
 SELECT CASE WHEN is_sent THEN 'PUBLISHED' ELSE 'DISCARDED' END AS status, count(*) AS rows,
