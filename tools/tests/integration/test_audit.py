@@ -11,6 +11,7 @@ import pytest
 
 from tablebell.testing import Database
 from tablebell_tools.audit.check import CHECKS, OVERDUE, SQL, Finding, audit
+from tablebell_tools.audit.expected import EXPECTED
 from tablebell_tools.audit.window import POSITIONS, Connection, open_window
 
 COMPLETE_RESERVATION = Path(__file__).with_name("complete_reservation.sql").read_text()
@@ -165,9 +166,13 @@ async def test_the_window_starts_after_the_history(connection: Connection) -> No
     assert not findings["reservation_events"].is_violation
 
 
-def test_every_check_has_a_query_and_every_parameter_a_position() -> None:
+def test_every_check_has_a_query_and_every_parameter_is_used() -> None:
     assert [check.name for check in CHECKS] == list(SQL)
-    assert {name for check in CHECKS for name in check.parameters} == {"since", "until", "overdue", *POSITIONS}
+    assert {name for check in CHECKS for name in check.parameters} == {
+        *("since", "until", "overdue"),
+        *POSITIONS,
+        *EXPECTED,
+    }
 
 
 async def test_the_exit_code_says_whether_anything_was_lost(connection: Connection, database: Database) -> None:

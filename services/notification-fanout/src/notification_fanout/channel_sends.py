@@ -3,12 +3,12 @@
 from typing import Any
 
 from notification_fanout import notifications
-from notification_fanout.audience import channels_for
 from notification_fanout.channels import DeliveryContext, Recipient, Send, plan
 from notification_fanout.expiry import is_urgent, not_after
 from notification_fanout.language import language_of
 from notification_fanout.notifications import EventNotification, Row
 from notification_fanout.render import NotificationRenderer, Text
+from tablebell.audience import channels_for
 
 
 class RendererCache:

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from babel import Locale
 from babel.dates import format_datetime
 
-from notification_fanout.audience import AUDIENCES
+from tablebell.audience import AUDIENCES
 from tablebell.events import EventType
 from tablebell.people import Audience
 

@@ -20,12 +20,12 @@ from uuid import UUID
 import asyncpg
 
 from notification_fanout import live_updates, store
-from notification_fanout.audience import SCHEDULED, is_notified, properties_for
 from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import languages
 from notification_fanout.message_parser import Incoming, ReservationEvent, parse_message
 from notification_fanout.metrics import BATCH_SIZE, CONSUMED, CREATED, DEAD, DUPLICATES, LATENCY, OUT_OF_ORDER
 from notification_fanout.render import NotificationRenderer
+from tablebell.audience import SCHEDULED, is_notified, properties_for
 from tablebell.inbox import is_shared
 from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool

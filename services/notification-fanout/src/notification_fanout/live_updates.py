@@ -14,11 +14,12 @@ from uuid import UUID
 import asyncpg
 
 from notification_fanout import store
-from notification_fanout.audience import DECISION_REQUESTS, RESOLVING, supersedes_earlier
 from notification_fanout.message_parser import Incoming, NotificationEvent, ReservationEvent
 from notification_fanout.notifications import event_label
+from tablebell.audience import RESOLVING, supersedes_earlier
 from tablebell.events import EventType
 from tablebell.frames import AddressedFrame, Frame, ReadFrame, ResolvedFrame, address, addressed
+from tablebell.inbox import SHARED_EVENTS
 from tablebell.outbox import withdraw_channel_sends
 from tablebell.people import Audience
 from tablebell.postgres import Connection
@@ -66,7 +67,7 @@ async def _resolved_by_reservation_events(
     if audience is not Audience.RESTAURANT or not resolving:
         return []
     latest = _latest_versions(resolving)
-    earlier = await store.lock_earlier(connection, list(latest), list(latest.values()), audience, DECISION_REQUESTS)
+    earlier = await store.lock_earlier(connection, list(latest), list(latest.values()), audience, sorted(SHARED_EVENTS))
     if not earlier:
         return []
     resolutions = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in earlier])}

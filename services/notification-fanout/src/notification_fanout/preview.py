@@ -4,9 +4,9 @@ import argparse
 import sys
 from datetime import UTC, datetime, timedelta
 
-from notification_fanout.audience import AUDIENCES, channels_for, is_notified
 from notification_fanout.language import CODES, languages
 from notification_fanout.render import NotificationRenderer
+from tablebell.audience import AUDIENCES, channels_for, is_notified
 from tablebell.events import EventType, ReservationData
 from tablebell.messages import EmailMessage, Message, PushMessage, SlackMessage, SmsMessage
 from tablebell.people import Audience, Channel

@@ -10,9 +10,9 @@ from functools import cached_property, partial
 from html import escape
 from typing import Self, TypeAlias
 
-from notification_fanout.audience import sees_note
 from notification_fanout.escaping import gsm, plain, slack, truncate
 from notification_fanout.language import Language, Template
+from tablebell.audience import sees_note
 from tablebell.events import EventType, ReservationData
 from tablebell.messages import EmailMessage, Message, PushMessage, SlackMessage, SmsMessage
 from tablebell.people import Audience, Channel

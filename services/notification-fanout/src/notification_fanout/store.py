@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
+from tablebell.audience import SCHEDULED
 from tablebell.people import Audience
 from tablebell.postgres import Connection
 from tablebell.sqlfile import load_queries
@@ -30,7 +31,9 @@ async def append_notifications(
     connection: Connection, events: Sequence[Mapping[str, Any]], audience: Audience
 ) -> tuple[int, int]:
     """Return the number of notifications created, and of events that arrived after a later version."""
-    row = await connection.fetchrow(SQL["append_notifications"], events, audience, audience.user_type)
+    row = await connection.fetchrow(
+        SQL["append_notifications"], events, audience, audience.user_type, sorted(SCHEDULED)
+    )
     return (row["created"], row["late"]) if row else (0, 0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from notification_fanout.audience import AUDIENCES
+from tablebell.audience import AUDIENCES
 from tablebell.events import Actor, EventType
 from tablebell.people import Audience, UserType
 from tablebell.testing import eventually

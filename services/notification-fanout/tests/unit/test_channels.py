@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from notification_fanout.audience import channels_for
 from notification_fanout.channels import (
     DeliveryContext,
     Recipient,
@@ -18,6 +17,7 @@ from notification_fanout.channels import (
     quiet_end,
     wants_live,
 )
+from tablebell.audience import channels_for
 from tablebell.events import EventType
 from tablebell.people import Channel, UserType
 

@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from notification_fanout.audience import AUDIENCES
 from notification_fanout.escaping import SEPTETS, plain
 from notification_fanout.language import CODES, language_of, languages
 from notification_fanout.preview import main as preview
 from notification_fanout.preview import sample
 from notification_fanout.render import NotificationRenderer
+from tablebell.audience import AUDIENCES
 from tablebell.events import EventType
 from tablebell.messages import EmailMessage, PushMessage, SlackMessage, SmsMessage
 from tablebell.people import DURABLE_CHANNELS, Audience, Channel

@@ -30,9 +30,9 @@ class Window:
     """An open row that was first due before this is overdue."""
     first_ids: Mapping[str, int]
 
-    def parameter(self, name: str) -> object:
-        """`since`, `until`, `overdue`, or the first id of a table."""
-        return {"since": self.since, "until": self.until, "overdue": self.overdue, **self.first_ids}[name]
+    def parameters(self) -> dict[str, object]:
+        """`since`, `until`, `overdue`, and the first id of each table by its name."""
+        return {"since": self.since, "until": self.until, "overdue": self.overdue, **self.first_ids}
 
 
 async def open_window(connection: Connection, reach: timedelta, settle: timedelta, overdue: timedelta) -> Window:

@@ -26,7 +26,7 @@ SELECT given.event_id, given.is_known, new.event_id IS NOT NULL AS is_new
 -- name: append_notifications
 -- Writes event_notification, notification and L1 in the order of $1. texts holds the title and body in every language;
 -- a recipient gets those of their locale. Skips scheduled events whose reservation is not accepted or has another time.
--- $1 the events, as a JSON array of objects · $2 audience · $3 user type
+-- $1 the events, as a JSON array of objects · $2 audience · $3 user type · $4 types of scheduled events
 WITH given AS MATERIALIZED (
     SELECT *
       FROM jsonb_to_recordset($1) AS event (
@@ -91,8 +91,7 @@ SELECT (SELECT count(*) FROM outbox) AS created,
                                       FROM event_notification AS later
                                      WHERE later.reservation_id = given.reservation_id
                                        AND later.audience = $2
-                                       AND later.event_type NOT IN ('RESERVATION_REMINDER_DUE',
-                                                                    'RESERVATION_VISIT_ENDED'))) AS late
+                                       AND later.event_type <> ALL ($4::text[]))) AS late
 
 -- name: lock_earlier
 -- The notifications of earlier versions. The lock orders this transaction and the expansion of the same notification:

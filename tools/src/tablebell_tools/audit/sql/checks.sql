@@ -76,10 +76,12 @@ SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
   FROM checked_row
 
 -- name: event_listeners
--- All four listeners have handled every published event.
--- $1 since · $2 until · $3 first event
+-- All listeners have handled every published event.
+-- $1 since · $2 until · $3 first event · $4 listeners
 WITH checked_row AS (
-    SELECT e.id, (SELECT count(*) FROM processed_event AS p WHERE p.event_id = e.event_id) = 4 AS is_right
+    SELECT e.id,
+           (SELECT count(*) FROM processed_event AS p WHERE p.event_id = e.event_id AND p.listener = ANY ($4::text[]))
+               = cardinality($4) AS is_right
       FROM event_outbox AS e
      WHERE e.id >= $3 AND e.created_at >= $1 AND e.status = 'PUBLISHED' AND e.published_at < $2
 )
@@ -90,15 +92,9 @@ SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
 -- name: event_people
 -- Every recipient of an event has a notification. People added after the event are not expected to have one. A scheduled
 -- event counts only if the reservation still has the version that it was scheduled for.
--- $1 since · $2 until · $3 first event
-WITH expected (event_type, audience) AS (
-    VALUES ('RESERVATION_REQUESTED', 'RESTAURANT'), ('RESERVATION_REQUESTED', 'CUSTOMER'), ('RESERVATION_REQUESTED', 'ADMIN'),
-           ('RESERVATION_REQUESTED', 'AGENCY'), ('RESERVATION_ACCEPTED', 'CUSTOMER'), ('RESERVATION_ACCEPTED', 'AGENCY'),
-           ('RESERVATION_REJECTED', 'CUSTOMER'), ('RESERVATION_REJECTED', 'ADMIN'), ('RESERVATION_REJECTED', 'AGENCY'),
-           ('RESERVATION_POSTPONED', 'CUSTOMER'), ('RESERVATION_POSTPONED', 'AGENCY'), ('RESERVATION_CHANGED', 'RESTAURANT'),
-           ('RESERVATION_CHANGED', 'CUSTOMER'), ('RESERVATION_CHANGED', 'AGENCY'), ('RESERVATION_CANCELLED', 'RESTAURANT'),
-           ('RESERVATION_CANCELLED', 'CUSTOMER'), ('RESERVATION_CANCELLED', 'ADMIN'), ('RESERVATION_CANCELLED', 'AGENCY'),
-           ('RESERVATION_REMINDER_DUE', 'CUSTOMER'), ('RESERVATION_VISIT_ENDED', 'CUSTOMER')
+-- $1 since · $2 until · $3 first event · $4 event types · $5 the audience that each notifies
+WITH expected AS (
+    SELECT * FROM unnest($4::text[], $5::text[]) AS expected (event_type, audience)
 ), event AS MATERIALIZED (
     SELECT e.id, e.event_id, expected.audience, e.created_at, (e.payload ->> 'restaurantId')::bigint AS restaurant_id,
            (e.payload ->> 'customerId')::bigint AS customer_id, (e.payload ->> 'agencyId')::bigint AS agency_id
@@ -135,14 +131,14 @@ SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
 -- name: notification_order
 -- Each audience is notified of a reservation in the order of its versions. Reminders and thank-you messages are scheduled
 -- in advance and are not part of that order.
--- $1 since · $2 until · $3 first event_notification
+-- $1 since · $2 until · $3 first event_notification · $4 types of scheduled events
 WITH checked_row AS (
     SELECT id, reservation_id, audience,
            coalesce(aggregate_version > lag(aggregate_version) OVER (PARTITION BY reservation_id, audience ORDER BY id), true)
                AS is_right
       FROM event_notification
      WHERE id >= $3 AND created_at >= $1 AND created_at < $2
-       AND event_type NOT IN ('RESERVATION_REMINDER_DUE', 'RESERVATION_VISIT_ENDED')
+       AND event_type <> ALL ($4::text[])
 )
 SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('reservation %s, %s', reservation_id, audience) ORDER BY id) FILTER (WHERE NOT is_right))[1:3]
@@ -163,24 +159,21 @@ SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
   FROM checked_row
 
 -- name: notification_channels
--- A published row of L1 has a row of L2 for every default channel of its person, sent or not. Thank-you messages use
--- e-mail only.
+-- A published row of L1 has a row of L2 for every default channel of its person that the event may use, sent or not.
 -- $1 since · $2 until · $3 first row of L1 · $4 first row of L2
-WITH channel (notification_type, user_type, channel_type) AS (
-    VALUES ('RESTAURANT', 'RESTAURANT_USER', 'EMAIL'), ('RESTAURANT', 'RESTAURANT_USER', 'SMS'),
-           ('RESTAURANT', 'RESTAURANT_USER', 'PUSH'), ('CUSTOMER', 'CUSTOMER', 'EMAIL'), ('CUSTOMER', 'CUSTOMER', 'SMS'),
-           ('CUSTOMER', 'CUSTOMER', 'PUSH'), ('ADMIN', 'ADMIN_USER', 'EMAIL'), ('ADMIN', 'ADMIN_USER', 'SLACK'),
-           ('AGENCY', 'AGENCY_USER', 'EMAIL')
+-- $5 event types · $6 audience · $7 user type · $8 channel of each
+WITH channel AS (
+    SELECT *
+      FROM unnest($5::text[], $6::text[], $7::text[], $8::text[]) AS channel (event_type, audience, user_type, channel_type)
 ), checked_row AS (
     SELECT o.notification_id, channel.channel_type, s.id IS NOT NULL AS is_right
       FROM notification_outbox AS o
-      JOIN channel USING (notification_type)
+      JOIN channel ON channel.audience = o.notification_type
       JOIN notification AS n ON n.id = o.notification_id AND n.user_type = channel.user_type
-      JOIN event_notification AS en ON en.id = n.event_notification_id
+      JOIN event_notification AS en ON en.id = n.event_notification_id AND en.event_type = channel.event_type
       LEFT JOIN notification_channel_send AS s
              ON s.notification_id = o.notification_id AND s.channel_type = channel.channel_type AND s.id >= $4
      WHERE o.id >= $3 AND o.created_at >= $1 AND o.created_at < $2 AND o.status = 'PUBLISHED'
-       AND (channel.channel_type = 'EMAIL' OR en.event_type <> 'RESERVATION_VISIT_ENDED')
 )
 SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('notification %s, %s', notification_id, channel_type) ORDER BY notification_id)

@@ -1,4 +1,7 @@
-"""Which audience is notified of which event, by which channels, and which fields it may see. Pure."""
+"""Which audience is notified of which event, by which channels, and which fields it may see. Pure.
+
+notification-fanout follows these rules, and `make audit` checks a live system against them.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +23,6 @@ AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
     EventType.NOTIFICATION_RESOLVED: (),
     EventType.NOTIFICATION_READ: (),
 }
-
-# Events that ask staff for a decision.
-DECISION_REQUESTS = (EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED)
 
 # Events that create a new version of the reservation and so resolve decision requests of earlier versions.
 RESOLVING = frozenset(

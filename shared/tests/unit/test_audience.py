@@ -1,0 +1,40 @@
+"""The rules of notification, written out. `make audit` uses the tables of the code, so a wrong table must fail here."""
+
+import pytest
+
+from tablebell.audience import AUDIENCES, channels_for
+from tablebell.events import EventType
+from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS
+
+NOTIFIED = {
+    "RESERVATION_REQUESTED": {"RESTAURANT", "CUSTOMER", "ADMIN", "AGENCY"},
+    "RESERVATION_ACCEPTED": {"CUSTOMER", "AGENCY"},
+    "RESERVATION_REJECTED": {"CUSTOMER", "ADMIN", "AGENCY"},
+    "RESERVATION_POSTPONED": {"CUSTOMER", "AGENCY"},
+    "RESERVATION_CHANGED": {"RESTAURANT", "CUSTOMER", "AGENCY"},
+    "RESERVATION_CANCELLED": {"RESTAURANT", "CUSTOMER", "ADMIN", "AGENCY"},
+    "RESERVATION_REMINDER_DUE": {"CUSTOMER"},
+    "RESERVATION_VISIT_ENDED": {"CUSTOMER"},
+    "NOTIFICATION_RESOLVED": set(),
+    "NOTIFICATION_READ": set(),
+}
+CHANNELS = {
+    "RESTAURANT_USER": {"EMAIL", "SMS", "PUSH"},
+    "CUSTOMER": {"EMAIL", "SMS", "PUSH"},
+    "ADMIN_USER": {"EMAIL", "SLACK"},
+    "AGENCY_USER": {"EMAIL"},
+}
+
+
+def test_every_event_notifies_its_audiences() -> None:
+    assert {str(event): {str(each) for each in audiences} for event, audiences in AUDIENCES.items()} == NOTIFIED
+
+
+def test_every_user_type_has_its_default_channels() -> None:
+    assert {str(user): {str(each) for each in channels} for user, channels in DEFAULT_CHANNELS.items()} == CHANNELS
+
+
+@pytest.mark.parametrize("event_type", EventType)
+def test_only_thanks_are_limited_to_e_mail(event_type: EventType) -> None:
+    durable = {channel for channel in channels_for(event_type) if channel in DURABLE_CHANNELS}
+    assert durable == ({"EMAIL"} if event_type is EventType.RESERVATION_VISIT_ENDED else set(DURABLE_CHANNELS))
