@@ -16,7 +16,7 @@ from bench.harness import Figure, Harness
 from tablebell.testing import Servers
 from tablebell.testing.database import drop, make_template
 
-NOT_HOPS = {"__main__", "chart", "harness", "report", "running"}
+NOT_HOPS = {"__main__", "chart", "harness", "process", "report", "running"}
 
 
 def main() -> int:

@@ -6,7 +6,6 @@ reuses its connections, so that the server is the bottleneck.
 """
 
 import asyncio
-import os
 import re
 import statistics
 import sys
@@ -16,12 +15,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-import httpx
 import jwt
 
 from bench.harness import Figure, Harness
+from bench.process import python_process
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database, eventually, free_port
+from tablebell.testing import Database, free_port
 from tablebell_tools.unlimited import UNLIMITED
 
 SECRET = "only-for-measurements-0123456789abcdef"  # noqa: S105 - of a server that runs only for the measurement
@@ -213,33 +212,14 @@ async def steadily(port: int, requests: Iterator[bytes], rate: float, seconds: f
 async def server(database: Database, *, without_outbox: bool = False) -> AsyncIterator[int]:
     """Run the service in a process of its own. Yields the port."""
     port = free_port()
-    module = ("bench.api",) if without_outbox else ("reservation_api",)
-    environment = {
-        **os.environ,
+    settings = {
         "DATABASE_URL": database.url_of("reservation_api").get_secret_value(),
         "JWT_SECRET": SECRET,
         "JWT_AUDIENCE": "tablebell",
-        "HOST": "127.0.0.1",
-        "PORT": str(port),
         **UNLIMITED,
     }
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", *module, env=environment, stdout=asyncio.subprocess.DEVNULL
-    )
-    try:
-        async with httpx.AsyncClient() as http:
-
-            async def is_ready() -> bool:
-                try:
-                    return (await http.get(f"http://127.0.0.1:{port}/health/ready")).status_code == 200
-                except httpx.TransportError:
-                    return False
-
-            await eventually(is_ready, within=30, every=0.1)
+    async with python_process("bench.api" if without_outbox else "reservation_api", port=port, settings=settings):
         yield port
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 def serve_without_outbox() -> int:

@@ -4,9 +4,7 @@ Both send to the same sandbox, which is a separate process, so that it costs bot
 """
 
 import asyncio
-import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -19,6 +17,7 @@ import httpx
 from aiosmtplib import SMTP
 
 from bench.harness import Figure, Harness
+from bench.process import make_service_account, python_process
 from tablebell.outbox import Level
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.postgres import Pool, open_pool
@@ -214,14 +213,11 @@ async def _access_token(bench: Bench) -> str:
 async def _running(bench: Bench, database: Database) -> AsyncIterator[None]:
     """Runs the sandbox and the dispatcher, each in a process of its own."""
     ports, account = bench.ports, str(bench.credentials)
-    token_uri = f"http://127.0.0.1:{ports['SANDBOX_FCM_PORT']}/token"
-    make = ("service-account", "--project", "bench", "--token-uri", token_uri, "--out", account)
-    maker = await asyncio.create_subprocess_exec(sys.executable, "-m", "tablebell_sandbox", *make)
-    await maker.wait()
+    await make_service_account(bench.credentials, "bench", ports["SANDBOX_FCM_PORT"])
     sandbox = {name: str(port) for name, port in ports.items() if name.startswith("SANDBOX")}
+    sandbox |= {"SANDBOX_FCM_CREDENTIALS_FILE": account}
     dispatcher = {
         "DATABASE_URL": database.url_of("channel_dispatcher").get_secret_value(),
-        "PORT": str(ports["PORT"]),
         "SMTP_URL": f"smtp://127.0.0.1:{ports['SANDBOX_SMTP_PORT']}",
         "MAIL_FROM": "Tablebell <no-reply@tablebell.example>",
         "SMS_API_URL": f"http://127.0.0.1:{ports['SANDBOX_SMS_PORT']}",
@@ -236,31 +232,10 @@ async def _running(bench: Bench, database: Database) -> AsyncIterator[None]:
         "CHANNELS_OFF": ",".join(channel for channel in DURABLE_CHANNELS if channel not in MESSAGES),
     }
     async with (
-        _process("tablebell_sandbox", ports["SANDBOX_PORT"], sandbox | {"SANDBOX_FCM_CREDENTIALS_FILE": account}),
-        _process("channel_dispatcher", ports["PORT"], dispatcher),
+        python_process("tablebell_sandbox", port=ports["SANDBOX_PORT"], settings=sandbox),
+        python_process("channel_dispatcher", port=ports["PORT"], settings=dispatcher),
     ):
         yield
-
-
-@asynccontextmanager
-async def _process(module: str, health: int, environment: Mapping[str, str]) -> AsyncIterator[None]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, env=os.environ | environment, stdout=asyncio.subprocess.DEVNULL
-    )
-    try:
-        async with httpx.AsyncClient(trust_env=False) as http:
-
-            async def ready() -> bool:
-                try:
-                    return (await http.get(f"http://127.0.0.1:{health}/health/ready")).is_success
-                except httpx.TransportError:
-                    return False
-
-            await eventually(ready, within=30, every=0.1)
-        yield
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 def _free_ports() -> dict[str, int]:

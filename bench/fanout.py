@@ -1,9 +1,7 @@
 """notification-fanout: notifications a second beside bare inserts of the same rows, and how soon L2 is there."""
 
 import asyncio
-import os
 import statistics
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 from uuid import uuid4
 
-import httpx
 from pamqp.commands import Basic
 from pydantic import SecretStr
 
 from bench.harness import Figure, Harness
+from bench.process import python_process
 from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import languages
 from notification_fanout.listener import EventListener
@@ -225,30 +223,13 @@ async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]
 @asynccontextmanager
 async def _service(database: Database, amqp_url: SecretStr) -> AsyncIterator[None]:
     """notification-fanout in a process of its own, as it is deployed."""
-    port = free_port()
-    environment = {
-        **os.environ,
+    settings = {
         "DATABASE_URL": database.url_of("notification_fanout").get_secret_value(),
         "AMQP_URL": amqp_url.get_secret_value(),
-        "HOST": "127.0.0.1",
-        "PORT": str(port),
         "LOG_LEVEL": "ERROR",
     }
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "notification_fanout", env=environment)
-    try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
-            await eventually(lambda: _is_ready(http), within=20, every=0.1)
+    async with python_process("notification_fanout", port=free_port(), settings=settings):
         yield
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def _is_ready(http: httpx.AsyncClient) -> bool:
-    try:
-        return (await http.get("/health/ready")).status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def _message(number: int) -> OutgoingMessage:

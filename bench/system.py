@@ -48,7 +48,7 @@ class Load:
 
     def __init__(self, running: Running, api: httpx.AsyncClient) -> None:
         self._api = api
-        secret = running.site.secret("JWT_SECRET")
+        secret = running.environment.secret("JWT_SECRET")
         self._tokens = [tokens.issue(f"customer:{number}", secret) for number in CUSTOMERS]
         self._first_slot = datetime.now(UTC).replace(tzinfo=None, second=0, microsecond=0) + timedelta(days=10)
         self._count = 0
@@ -88,7 +88,7 @@ class Load:
 async def measure(harness: Harness) -> list[Figure]:
     figures: list[Figure] = []
     async with running_system(harness) as running:
-        database = await asyncpg.connect(running.site.database.url.get_secret_value())
+        database = await asyncpg.connect(running.environment.database.url.get_secret_value())
         await database.execute(
             "INSERT INTO customer (id, name, email, phone, fcm_token)"
             " SELECT n, 'Customer ' || n, n || '@mail.example', '+39333' || n, 'token-' || n"
@@ -103,7 +103,7 @@ async def measure(harness: Harness) -> list[Figure]:
             httpx.AsyncClient(base_url=running.api, timeout=30, limits=limits) as api,
             connect(running.gateway, compression=None) as browser,
         ):
-            token = tokens.issue(STAFF, running.site.secret("JWT_SECRET"))
+            token = tokens.issue(STAFF, running.environment.secret("JWT_SECRET"))
             await browser.send(json.dumps({"type": "auth", "token": token}))
             await browser.recv()
             frames: dict[int, float] = {}
@@ -132,14 +132,14 @@ async def listen(browser: ClientConnection, frames: dict[int, float]) -> None:
 
 async def idle(running: Running) -> list[Figure]:
     await asyncio.sleep(2)
-    services = {name: part for name, part in running.parts.items() if name != "sandbox"}
-    before = {name: part.cpu_seconds() for name, part in services.items()}
+    services = {name: process for name, process in running.processes.items() if name != "sandbox"}
+    before = {name: process.cpu_seconds for name, process in services.items()}
     await asyncio.sleep(10)
     figures = []
-    for name, part in services.items():
-        busy = (part.cpu_seconds() - before[name]) / 10 * 100
+    for name, process in services.items():
+        busy = (process.cpu_seconds - before[name]) / 10 * 100
         figures.append(Figure(f"{name} idle CPU", busy, "% of a core", bar="< 1 %", ok=busy < 1))
-        figures.append(Figure(f"{name} memory", part.memory_mib(), "MiB"))
+        figures.append(Figure(f"{name} memory", process.resident_kib / 1024, "MiB"))
     return figures
 
 

@@ -3,8 +3,9 @@
 import asyncio
 
 from bench.gateway.clients import ClientGroup
-from bench.gateway.processes import READY, MeasuredProcess, auth_messages, gateway_process, python_process
+from bench.gateway.processes import BARE_SERVERS, READY, auth_messages, gateway_process
 from bench.harness import Figure, Harness
+from bench.process import MeasuredProcess, python_process
 from tablebell.testing import free_port
 
 IDLE = 5_000
@@ -14,7 +15,7 @@ WARM_UP = 200
 async def measure_memory(harness: Harness) -> list[Figure]:
     harness.say(f"{IDLE} idle connections to a bare server and to the gateway")
     port = free_port()
-    async with python_process("bench.gateway.bare_servers", "websockets", str(port), environment={}, port=port) as bare:
+    async with python_process(BARE_SERVERS, "websockets", str(port), port=port, has_health=False) as bare:
         ceiling, _ = await _memory_per_connection(bare, port, "/", [b""] * IDLE, b"ready")
     async with harness.vhost() as amqp_url, gateway_process(amqp_url) as (port, gateway):
         memory, held = await _memory_per_connection(gateway, port, "/ws", auth_messages(IDLE), READY)

@@ -6,8 +6,9 @@ import time
 from aiormq.abc import AbstractChannel
 
 from bench.gateway.clients import ClientGroup, masked
-from bench.gateway.processes import MeasuredProcess, python_process
+from bench.gateway.processes import BARE_SERVERS
 from bench.harness import Figure, Harness
+from bench.process import MeasuredProcess, python_process
 from tablebell.frames import AddressedFrame, encode_frames
 from tablebell.testing import free_port
 from tablebell.testing.frames import notification
@@ -29,7 +30,7 @@ async def measure_throughput(
     total = users * ROUNDS
     port = free_port()
     ours, ours_cpu, bare, bare_cpu = [], [], [], []
-    async with python_process("bench.gateway.bare_servers", "loop", str(port), environment={}, port=port) as server:
+    async with python_process(BARE_SERVERS, "loop", str(port), port=port, has_health=False) as server:
         bare_clients = ClientGroup()
         await bare_clients.connect(port, "/", [b""] * users, b"ready")
         for repeat in range(REPEATS):

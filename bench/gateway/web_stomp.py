@@ -17,8 +17,9 @@ from aiormq.abc import AbstractChannel
 from pydantic import SecretStr
 
 from bench.gateway.clients import ClientGroup, masked
-from bench.gateway.processes import MeasuredProcess, gateway_process, open_live_channel
+from bench.gateway.processes import gateway_process, open_live_channel
 from bench.harness import Figure, Harness
+from bench.process import MeasuredProcess
 from tablebell.frames import AddressedFrame, encode_frames
 from tablebell.rabbit import open_broker
 from tablebell.testing import free_port

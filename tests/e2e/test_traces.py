@@ -52,7 +52,7 @@ def traced(servers: Servers, template: str) -> Iterator[TracedRun]:
 
 
 async def ask(running: Running, slot: str, headers: dict[str, str]) -> httpx.Response:
-    token = tokens.issue("customer:5", running.site.secret("JWT_SECRET"))
+    token = tokens.issue("customer:5", running.environment.secret("JWT_SECRET"))
     body = {"customerId": 5, "restaurantId": 10, "partySize": 4, "slotTime": slot}
     async with httpx.AsyncClient(base_url=running.api, timeout=30) as http:
         answer = await http.post(
@@ -112,10 +112,10 @@ async def test_an_unreachable_collector_blocks_neither_work_nor_shutdown(
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
         async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             await ask(running, "2027-11-14T20:00:00", {})
-            database = await asyncpg.connect(running.site.database.url.get_secret_value())
+            database = await asyncpg.connect(running.environment.database.url.get_secret_value())
             sent = "SELECT count(*) = 17 FROM notification_channel_send WHERE is_sent"
             await eventually(lambda: database.fetchval(sent), within=60, every=0.1)
             await database.close()
             began = time.monotonic()
         assert time.monotonic() - began < 30
-        assert {part.process.returncode for part in running.parts.values()} == {0}
+        assert {process.exit_code for process in running.processes.values()} == {0}
