@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 from uuid import UUID
 
 import orjson
@@ -122,4 +122,24 @@ def encode_event(
             "correlationId": correlation_id,
             "data": orjson.Fragment(data_json),
         }
+    )
+
+
+class OutboxRow(Protocol):
+    """A row of event_outbox, indexed by column name."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+
+
+def encode_row(row: OutboxRow, correlation_id: str) -> bytes:
+    """The body of the message for this row, whose `payload` is JSON text."""
+    return encode_event(
+        event_id=row["event_id"],
+        event_type=row["event_type"],
+        aggregate_type=row["aggregate_type"],
+        aggregate_id=row["aggregate_id"],
+        aggregate_version=row["aggregate_version"],
+        occurred_at=row["created_at"],
+        correlation_id=correlation_id,
+        data_json=row["payload"],
     )

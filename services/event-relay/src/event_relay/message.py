@@ -4,7 +4,7 @@ import asyncpg
 from pamqp.commands import Basic
 
 from tablebell.correlation import Correlation
-from tablebell.events import encode_event, routing_key
+from tablebell.events import encode_row, routing_key
 from tablebell.rabbit import OutgoingMessage
 from tablebell.topology import EVENT_EXCHANGE
 
@@ -25,16 +25,7 @@ def build_message(row: asyncpg.Record) -> OutgoingMessage:
     correlation = Correlation.from_headers(headers if isinstance(headers, dict) else {})
     _check_name("event_type", event_type)
     _check_name("aggregate_type", row["aggregate_type"])
-    body = encode_event(
-        event_id=event_id,
-        event_type=event_type,
-        aggregate_type=row["aggregate_type"],
-        aggregate_id=row["aggregate_id"],
-        aggregate_version=row["aggregate_version"],
-        occurred_at=row["created_at"],
-        correlation_id=correlation.correlation_id,
-        data_json=row["payload"],
-    )
+    body = encode_row(row, correlation.correlation_id)
     if len(body) > MAX_BODY_BYTES:
         raise Unpublishable(f"the message would have {len(body)} bytes; the limit is {MAX_BODY_BYTES}")
     properties = Basic.Properties(

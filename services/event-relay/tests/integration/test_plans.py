@@ -1,11 +1,9 @@
 """The relay's query uses the index of open events, regardless of the history."""
 
-import json
-from typing import Any
-
 from event_relay import store
 from tablebell.outbox import START
 from tablebell.postgres import Pool
+from tablebell.testing.plans import plan_nodes
 
 HISTORY = """
 INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at)
@@ -25,11 +23,6 @@ async def test_an_idle_relay_reads_neither_the_history_nor_the_planned_events(po
     text = await pool.fetchval(
         "EXPLAIN (ANALYZE, FORMAT JSON) " + store.SQL["find_next_due"], list(range(16)), START.due, START.id
     )
-    pending, scans = [json.loads(text)[0]["Plan"]], []
-    while pending:
-        node: dict[str, Any] = pending.pop()
-        pending += node.get("Plans", [])
-        if "Scan" in node["Node Type"] and "Alias" in node:
-            scans.append(node)
+    scans = [node for node in plan_nodes(text) if "Scan" in node["Node Type"] and "Alias" in node]
     assert {node.get("Index Name") for node in scans} == {"event_outbox_claim"}
     assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans) <= 20

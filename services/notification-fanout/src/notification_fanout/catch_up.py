@@ -16,7 +16,7 @@ import structlog
 from notification_fanout import store
 from notification_fanout.metrics import CAUGHT_UP
 from tablebell.correlation import Correlation
-from tablebell.events import encode_event, routing_key
+from tablebell.events import encode_row, routing_key
 from tablebell.people import Audience
 from tablebell.postgres import Pool
 from tablebell.rabbit import ReceivedMessage
@@ -59,16 +59,7 @@ class CatchUp:
 def _message(row: asyncpg.Record) -> ReceivedMessage:
     """The message that the relay publishes for this row, as far as a listener uses it."""
     correlation = Correlation.from_headers(row["headers"] if isinstance(row["headers"], dict) else {})
-    body = encode_event(
-        event_id=row["event_id"],
-        event_type=row["event_type"],
-        aggregate_type=row["aggregate_type"],
-        aggregate_id=row["aggregate_id"],
-        aggregate_version=row["aggregate_version"],
-        occurred_at=row["created_at"],
-        correlation_id=correlation.correlation_id,
-        data_json=row["payload"],
-    )
+    body = encode_row(row, correlation.correlation_id)
     return ReceivedMessage(
         tag=0,
         body=body,

@@ -1,7 +1,6 @@
 """The inbox: order, pages, unread counts and shared read marks."""
 
 import asyncio
-import json
 import sys
 from datetime import datetime, timedelta, tzinfo
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from reservation_api import store
 from tablebell.events import NotificationData
 from tablebell.postgres import Pool
+from tablebell.testing.plans import plan_nodes
 
 from .conftest import Person, ask, fan_out, slot
 
@@ -204,10 +204,4 @@ async def plan(pool: Pool, query: str, arguments: str) -> list[dict[str, Any]]:
         await connection.execute("PREPARE measured AS " + query)
         text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE measured ({arguments})")
         await connection.execute("DEALLOCATE measured")
-    nodes: list[dict[str, Any]] = []
-    pending = [json.loads(text)[0]["Plan"]]
-    while pending:
-        node = pending.pop()
-        pending += node.get("Plans", [])
-        nodes.append(node)
-    return nodes
+    return plan_nodes(text)

@@ -13,6 +13,11 @@ async def plan(pool: Pool, query: str, *arguments: Any) -> list[dict[str, Any]]:
         await transaction.start()
         text = await connection.fetchval("EXPLAIN (ANALYZE, FORMAT JSON) " + query, *arguments)
         await transaction.rollback()
+    return plan_nodes(text)
+
+
+def plan_nodes(text: str) -> list[dict[str, Any]]:
+    """The nodes of a plan, from the JSON that EXPLAIN returns."""
     nodes: list[dict[str, Any]] = []
     pending = [json.loads(text)[0]["Plan"]]
     while pending:
