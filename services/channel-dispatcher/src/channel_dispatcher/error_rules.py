@@ -1,7 +1,8 @@
 """Classifies a provider's error responses. Each channel has one table, from codes to error classes. Pure.
 
-A key is a status code ("429"), a range ("5xx"), or a code with a detail ("400 21211", "MAIL 5xx"). The caller passes
-the keys that describe a response, the most specific first; the first one in the table decides.
+A key is a status code ("429"), a range ("5xx"), the provider's own code ("code 21211"), or a code with a detail
+("404 UNREGISTERED", "MAIL 5xx"). The caller passes the keys that describe a response, the most specific first; the
+first one in the table decides.
 """
 
 from collections.abc import Mapping

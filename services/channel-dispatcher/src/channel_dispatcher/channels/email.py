@@ -22,7 +22,7 @@ from pydantic import AfterValidator, FilePath, SecretStr
 from channel_dispatcher.channels.smtp.message import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
 from channel_dispatcher.channels.smtp.pipelined import ConnectionLost, PipelinedSmtp
 from channel_dispatcher.channels.smtp.pool import SCHEMES, SmtpPool, SmtpServer
-from channel_dispatcher.channels.smtp.reply_rules import classify_reply
+from channel_dispatcher.channels.smtp.reply_rules import SERVICE_CLOSING, classify_reply
 from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
@@ -34,7 +34,6 @@ from tablebell.settings import url_with
 
 STAGES = ("MAIL", "RCPT", "DATA")
 ACCEPTED = 250
-SERVICE_CLOSING = 421
 
 
 def _check_mailbox(text: str) -> str:

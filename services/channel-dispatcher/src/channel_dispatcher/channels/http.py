@@ -60,6 +60,7 @@ def classify_response(rules: Rules, response: httpx.Response, code: object = Non
     text = reason or response.text[:LONGEST_REASON]
     return rules.classify(
         f"{status} {code}",
+        f"code {code}",
         str(status),
         code_class(status),
         reason=f"HTTP {status} {text}",
