@@ -36,8 +36,7 @@ class Environment:
     def port(self, name: str) -> int:
         return self._ports.setdefault(name, free_port())
 
-    @property
-    def amqp_url(self) -> str:
+    def amqp_url(self, _service: str) -> str:
         return self.amqp.get_secret_value()
 
     @property

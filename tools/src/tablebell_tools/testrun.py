@@ -49,7 +49,7 @@ def environment(stack: Stack) -> dict[str, str]:
     marks = {STACK_MARK, PROCESS_MARK, CONFIG_MARK}
     return {name: value for name, value in os.environ.items() if name not in marks} | {
         "TEST_DATABASE_URL": stack.postgres.url("postgres"),
-        "TEST_AMQP_URL": stack.rabbitmq.url,
+        "TEST_AMQP_URL": stack.rabbitmq.administrators_url,
         "TEST_AMQP_MANAGEMENT_URL": stack.rabbitmq.management_url,
         "TEST_STACK": shlex.join(command),
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tablebell.broker_users import OPERATOR, password_variable, user_name
 from tablebell_local.credentials import load, load_or_create
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import PROJECT
@@ -81,9 +82,10 @@ class Compose:
             raise CommandError("the system is not up: start it with `make up`")
         values = load(self._project / ".env")
         database = f"127.0.0.1:{values['POSTGRES_PORT']}/tablebell"
+        broker = f"127.0.0.1:{values['AMQP_PORT']}"
         return {
             "DATABASE_URL": f"postgresql://tablebell:{values['POSTGRES_PASSWORD']}@{database}",
-            "AMQP_URL": f"amqp://tablebell:{values['AMQP_PASSWORD']}@127.0.0.1:{values['AMQP_PORT']}/%2F",
+            "AMQP_URL": f"amqp://{user_name(OPERATOR)}:{values[password_variable(OPERATOR)]}@{broker}/%2F",
             "API_URL": f"http://127.0.0.1:{values['API_PORT']}",
             "WS_URL": f"ws://127.0.0.1:{values['WS_PORT']}",
             "SANDBOX_URL": f"http://127.0.0.1:{values['SANDBOX_PORT']}",

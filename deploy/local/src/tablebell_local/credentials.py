@@ -5,16 +5,17 @@ import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tablebell.broker_users import PERMISSIONS, password_variable
 from tablebell_local.errors import CommandError
 
 KEYS = (
     "POSTGRES_PASSWORD",
-    "AMQP_PASSWORD",
     "JWT_SECRET",
     "RESERVATION_API_DB_PASSWORD",
     "EVENT_RELAY_DB_PASSWORD",
     "NOTIFICATION_FANOUT_DB_PASSWORD",
     "CHANNEL_DISPATCHER_DB_PASSWORD",
+    *(password_variable(service) for service in PERMISSIONS),
     "SMS_TOKEN",
 )
 

@@ -54,7 +54,7 @@ class Local:
             raise CommandError(f"the system is not up: {', '.join(stopped)} not running. Start it with `make up`")
         return {
             "DATABASE_URL": system.stack.replication.url(),
-            "AMQP_URL": system.amqp_url,
+            "AMQP_URL": system.stack.rabbitmq.url_of(),
             "API_URL": f"http://127.0.0.1:{system.port('reservation-api')}",
             "WS_URL": f"ws://127.0.0.1:{system.port('ws-gateway')}",
             "SANDBOX_URL": f"http://127.0.0.1:{system.port('sandbox')}",
@@ -69,7 +69,7 @@ class Local:
     def amqp_url(self) -> str:
         if not self._system.stack.rabbitmq.pids():
             raise CommandError("RabbitMQ is not running: start it with `make up`")
-        return self._system.amqp_url
+        return self._system.stack.rabbitmq.url_of()
 
     def jwt_secret(self) -> str:
         return self._system.secret("JWT_SECRET")

@@ -1,13 +1,13 @@
 """The instance's RabbitMQ: a node below its directory that shares nothing with other nodes on the machine."""
 
 import asyncio
-import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+from tablebell.broker_users import OPERATOR, definitions, password_variable, user, user_name
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.ports import PortRegistry
@@ -16,7 +16,7 @@ from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import inherited_environment
 from tablebell_local.programs import Programs
 
-USER = "tablebell"
+ADMINISTRATOR = "tablebell_administrator"
 
 CONFIGURATION = """\
 listeners.tcp.local = 127.0.0.1:{amqp}
@@ -56,13 +56,18 @@ class RabbitMq(ManagedProcess):
         self._programs = programs
         self._secrets = secrets
 
+    def url_of(self, service: str = OPERATOR) -> str:
+        """With the user of a service, who has only the permissions of that service."""
+        return f"amqp://{user_name(service)}:{self._password(service)}@{self.address}/%2F"
+
     @property
-    def url(self) -> str:
-        return f"amqp://{self._login}@{self.address}/%2F"
+    def administrators_url(self) -> str:
+        """For tests and benches, which create vhosts. The developer's instance has no administrator."""
+        return f"amqp://{ADMINISTRATOR}:{self._password(OPERATOR)}@{self.address}/%2F"
 
     @property
     def management_url(self) -> str:
-        return f"http://{self._login}@127.0.0.1:{self.ports['management']}"
+        return f"http://{ADMINISTRATOR}:{self._password(OPERATOR)}@127.0.0.1:{self.ports['management']}"
 
     def command(self) -> list[str]:
         return [str(self._programs.rabbitmq_server)]
@@ -91,10 +96,11 @@ class RabbitMq(ManagedProcess):
         return []
 
     async def problem(self) -> str | None:
-        """Healthy: the user can log in, and the AMQP port, which opens last, is open."""
+        """Healthy: the operator can log in, and the AMQP port, which opens last, is open."""
+        login = (user_name(OPERATOR), self._secrets[password_variable(OPERATOR)])
         path = f"/api/health/checks/port-listener/{self.ports['amqp']}"
         try:
-            response = await get(self.ports["management"], path, (USER, self._secrets["AMQP_PASSWORD"]))
+            response = await get(self.ports["management"], path, login)
         except NoResponse as error:
             return str(error)
         return None if response.status == 200 else f"the management API answers {response.status}"
@@ -114,23 +120,18 @@ class RabbitMq(ManagedProcess):
             raise CommandError(f"`rabbitmqctl {' '.join(arguments)}` failed: {output.decode().strip()}")
         return output.decode()
 
-    @property
-    def _login(self) -> str:
-        return f"{USER}:{quote(self._secrets['AMQP_PASSWORD'], safe='')}"
+    def _password(self, service: str) -> str:
+        return quote(self._secrets[password_variable(service)], safe="")
 
     def _path(self, name: str) -> Path:
         return self.instance.path("rabbitmq", name)
 
-    def _definitions(self) -> dict[str, object]:
-        """Read at every start, so the user exists even after an interrupted first start. With definitions RabbitMQ does
+    def _definitions(self) -> dict[str, Any]:
+        """Read at every start, so the users exist even after an interrupted first start. With definitions RabbitMQ does
         not create its default user `guest`."""
-        salt = hashlib.sha256(self.instance.label.encode()).digest()[:4]
-        digest = hashlib.sha256(salt + self._secrets["AMQP_PASSWORD"].encode()).digest()
-        user = {
-            "name": USER,
-            "password_hash": base64.b64encode(salt + digest).decode(),
-            "hashing_algorithm": "rabbit_password_hashing_sha256",
-            "tags": "administrator",
-        }
-        everything = {"user": USER, "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
-        return {"users": [user], "vhosts": [{"name": "/"}], "permissions": [everything]}
+        content = definitions(self._secrets)
+        if self.instance.name != "dev":
+            content["users"].append(user(ADMINISTRATOR, self._secrets[password_variable(OPERATOR)], "administrator"))
+            everything = {"vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
+            content["permissions"].append({"user": ADMINISTRATOR, **everything})
+        return content

@@ -16,10 +16,9 @@ class Environment(Protocol):
     """The facts that the services' settings are made from."""
 
     def database_url(self, service: str) -> str: ...
+    def amqp_url(self, service: str) -> str: ...
     def secret(self, name: str) -> str: ...
     def port(self, name: str) -> int: ...
-    @property
-    def amqp_url(self) -> str: ...
     @property
     def fcm_credentials(self) -> Path: ...
 
@@ -62,11 +61,14 @@ def _reservation_api(environment: Environment) -> dict[str, str]:
 
 
 def _event_relay(environment: Environment) -> dict[str, str]:
-    return {"DATABASE_URL": environment.database_url("event-relay"), "AMQP_URL": environment.amqp_url}
+    return {"DATABASE_URL": environment.database_url("event-relay"), "AMQP_URL": environment.amqp_url("event-relay")}
 
 
 def _notification_fanout(environment: Environment) -> dict[str, str]:
-    return {"DATABASE_URL": environment.database_url("notification-fanout"), "AMQP_URL": environment.amqp_url}
+    return {
+        "DATABASE_URL": environment.database_url("notification-fanout"),
+        "AMQP_URL": environment.amqp_url("notification-fanout"),
+    }
 
 
 def _channel_dispatcher(environment: Environment) -> dict[str, str]:
@@ -87,7 +89,7 @@ def _channel_dispatcher(environment: Environment) -> dict[str, str]:
 
 def _ws_gateway(environment: Environment) -> dict[str, str]:
     return {
-        "AMQP_URL": environment.amqp_url,
+        "AMQP_URL": environment.amqp_url("ws-gateway"),
         "WS_ALLOWED_ORIGINS": _pages(environment),
         "PUBLIC_API_URL": f"http://127.0.0.1:{environment.port('reservation-api')}",
         **_tokens(environment),

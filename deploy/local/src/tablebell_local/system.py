@@ -29,15 +29,14 @@ class System:
     def database_url(self, service: str) -> str:
         return self.stack.replication.url_of(service)
 
+    def amqp_url(self, service: str) -> str:
+        return self.stack.rabbitmq.url_of(service)
+
     def secret(self, name: str) -> str:
         return self.stack.secrets[name]
 
     def port(self, name: str) -> int:
         return self.stack.ports[name]
-
-    @property
-    def amqp_url(self) -> str:
-        return self.stack.rabbitmq.url
 
     @property
     def fcm_credentials(self) -> Path:

@@ -16,11 +16,13 @@ NAMED = {spec.name: spec for spec in SERVICES}
 class FakeEnvironment:
     """Its values can be recognised in the settings."""
 
-    amqp_url = "amqp://broker"
     fcm_credentials = Path("/fcm.json")
 
     def database_url(self, service: str) -> str:
         return f"postgresql://{service}"
+
+    def amqp_url(self, service: str) -> str:
+        return f"amqp://{service}"
 
     def secret(self, name: str) -> str:
         return f"secret {name}"
@@ -30,10 +32,11 @@ class FakeEnvironment:
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_a_service_connects_with_its_own_role(name: str) -> None:
-    url = NAMED[name].settings(FakeEnvironment()).get("DATABASE_URL")
+def test_a_service_connects_with_its_own_role_and_user(name: str) -> None:
+    settings = NAMED[name].settings(FakeEnvironment())
 
-    assert url in {None, f"postgresql://{name}"}
+    assert settings.get("DATABASE_URL") in {None, f"postgresql://{name}"}
+    assert settings.get("AMQP_URL") in {None, f"amqp://{name}"}
 
 
 def test_only_services_that_need_a_url_or_secret_get_it() -> None:

@@ -21,7 +21,7 @@ from tablebell.rabbit import Publisher, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.service import run_service
 from tablebell.settings import load
-from tablebell.topology import declare_events
+from tablebell.topology import declare_stream
 from tablebell.wakeups import WakeupListener
 from tablebell.web import health_app, serve
 
@@ -40,7 +40,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         listener = WakeupListener(settings.database_url, SERVICE)
         wakeup = listener.subscribe(Level.EVENT)
         partitions = Partitions(settings.database_url, SERVICE, NAMESPACE, release_abandoned_leases, wakeup)
-        publisher = Publisher(broker, declare_events, confirm_seconds=None, window=settings.batch_size)
+        publisher = Publisher(broker, declare_stream, confirm_seconds=None, window=settings.batch_size)
         policy = RetryPolicy.exponential(settings.max_attempts)
         relay = Relay(
             pool=pool,

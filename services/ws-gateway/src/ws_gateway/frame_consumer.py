@@ -3,6 +3,8 @@
 Nothing is acknowledged because a frame is never redelivered: a browser that missed one reads the inbox. RabbitMQ
 deletes the queue with the connection, and an operator may delete it. After either, frames may be missing, so every
 client is told.
+
+The gateway may not declare the exchange. If it does not exist yet, the binding fails and is tried again.
 """
 
 import asyncio
@@ -16,7 +18,7 @@ from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit import Broker, BrokerUnavailable
 from tablebell.rabbit.connection import ANSWER_SECONDS, cancellation_as_outage, close_channel
 from tablebell.rabbit.subscription import subscribed
-from tablebell.topology import LIVE_EXCHANGE, declare_live
+from tablebell.topology import LIVE_EXCHANGE
 from tablebell.tracing import SpanKind, spanned
 
 log = structlog.get_logger(__name__)
@@ -56,7 +58,7 @@ class FrameConsumer:
             with spanned("deliver frames", message.header.properties.headers or {}, SpanKind.CONSUMER):
                 self._route(message.body)
 
-        channel = await self._broker.open_channel(confirms=False, declare=declare_live)
+        channel = await self._broker.open_channel(confirms=False)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 queue = await channel.declare_queue(

@@ -28,6 +28,7 @@ from pydantic import SecretStr
 from tablebell.outage import OUTAGES, describe
 from tablebell.rabbit.transport import AbortableConnection
 from tablebell.retry import Backoff
+from tablebell.topology import PROBE_EXCHANGE
 
 log = structlog.get_logger(__name__)
 
@@ -35,8 +36,9 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
 HEARTBEAT_SECONDS = 20
-# No queue has this name, so the broker confirms and drops the probe.
-PROBE = "tablebell.probe"
+# The broker confirms and drops a probe. The default exchange would do too, but a user who may write to it can write to
+# every queue.
+PROBE_KEY = "tablebell.probe"
 PROBE_SECONDS = 1.0
 PROBE_ANSWER_SECONDS = 10.0
 
@@ -188,7 +190,9 @@ class Broker:
 
     async def _probe(self, underlay: Underlay, lost_waiter: asyncio.Future[Any]) -> None:
         """Returns when the broker has confirmed a message on this connection, or when the connection is lost."""
-        confirm: asyncio.Future[Any] = asyncio.ensure_future(underlay.basic_publish(b"", routing_key=PROBE))
+        confirm: asyncio.Future[Any] = asyncio.ensure_future(
+            underlay.basic_publish(b"", exchange=PROBE_EXCHANGE, routing_key=PROBE_KEY)
+        )
         try:
             while not (confirm.done() or lost_waiter.done()):
                 waits = {confirm, lost_waiter}

@@ -13,6 +13,8 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from tablebell.topology import LIVE_EXCHANGE, LIVE_EXCHANGE_TYPE
+
 
 @dataclass(frozen=True, slots=True)
 class Servers:
@@ -56,6 +58,10 @@ class Servers:
             user = quote(urlsplit(self.amqp_url).username or "", safe="")
             everything = {"configure": ".*", "write": ".*", "read": ".*"}
             answer = await http.put(f"/api/permissions/{quote(name, safe='')}/{user}", json=everything)
+            answer.raise_for_status()
+            # As in broker_users.definitions: a gateway may not declare it.
+            live = {"type": LIVE_EXCHANGE_TYPE, "durable": True}
+            answer = await http.put(f"/api/exchanges/{quote(name, safe='')}/{LIVE_EXCHANGE}", json=live)
             answer.raise_for_status()
         return SecretStr(urlunsplit(urlsplit(self.amqp_url)._replace(path="/" + quote(name, safe=""))))
 
