@@ -113,7 +113,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._set_deadline()
 
     def _set_deadline(self) -> None:
-        is_idle = self.cycle is None or self.cycle.response_complete
+        is_idle = self.cycle.response_complete
         seconds = self.timeout_keep_alive + self._limits.header_seconds if is_idle else RESPONSE_SECONDS
         self.deadline = self.loop.time() + seconds
 

@@ -150,7 +150,7 @@ async def test_silent_and_dripping_connections_are_closed() -> None:
             drip(b"", b"\r\n"),
             drip(b"POST / HTTP/1.1\r\nContent-Length: 9000\r\n\r\n", b"x"),
         )
-        assert ended == [b""] * 4
+        assert set(ended) == {b""}
 
 
 async def test_an_idle_connection_that_drips_blank_lines_is_closed_after_its_response() -> None:

@@ -1,4 +1,4 @@
-"""Settings without limits per person and per source, for loads from one machine in which few people make many requests."""
+"""Settings without limits, for loads in which few people, or one machine, make many requests."""
 
 UNLIMITED = {
     "RATE_LIMIT_PER_SECOND": "1000000",
