@@ -4,6 +4,7 @@ A service composes its Settings from the classes below and reads them with `load
 """
 
 import sys
+from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,6 +35,10 @@ def _without_slash(origins: tuple[str, ...]) -> tuple[str, ...]:
 
 Origins = Annotated[tuple[str, ...], *CommaSeparated, AfterValidator(_without_slash)]
 """Origins of pages as browsers send them: https://staff.example. A trailing slash is removed."""
+
+
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], *CommaSeparated]
+"""10.0.0.0/8, 2001:db8::/32; a single address is a network too."""
 
 
 class FrozenSettings(BaseSettings):

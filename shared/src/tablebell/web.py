@@ -4,6 +4,8 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import cast
 
 import structlog
 import uvicorn
@@ -14,8 +16,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp
 
 from tablebell.health import CHECK_SECONDS, Health
+from tablebell.http_protocol import BoundedHttpProtocol, HttpLimits, close_overdue_connections
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES, describe
+from tablebell.sources import SourceCounter, TrustedProxies
 
 log = structlog.get_logger(__name__)
 
@@ -71,18 +75,37 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def serve(app: ASGIApp, host: str, port: int, stop: Stop) -> None:
+async def serve(app: ASGIApp, host: str, port: int, stop: Stop, limits: HttpLimits | None = None) -> None:
     """Serve until a stop is requested, then finish the requests in progress."""
+    limits = limits or HttpLimits()
     listening = bind(host, port)
-    config = uvicorn.Config(app, log_config=None, access_log=False, server_header=False, lifespan="off")
+    protocol = partial(
+        BoundedHttpProtocol,
+        limits,
+        TrustedProxies(limits.trusted_proxies),
+        SourceCounter(limits.connections_per_source),
+    )
+    config = uvicorn.Config(
+        app,
+        http=cast("type[asyncio.Protocol]", protocol),
+        ws="none",  # an upgraded connection would have none of the limits
+        timeout_keep_alive=limits.keep_alive_seconds,
+        proxy_headers=False,  # the protocol reads them, from trusted proxies only
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+    )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
+    overdue = asyncio.create_task(close_overdue_connections(server.server_state.connections), name="http-deadlines")
     stop_waiter = asyncio.create_task(stop.wait(), name="http-stop")
     try:
         await asyncio.wait({serving, stop_waiter}, return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
         await serving
     finally:
+        overdue.cancel()
         stop_waiter.cancel()
         listening.close()
 

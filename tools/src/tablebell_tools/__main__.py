@@ -43,7 +43,6 @@ class Command:
                 "staff page": urls["WS_URL"].replace("ws:", "http:", 1) + "/staff",
                 "what arrived": urls["SANDBOX_URL"],
                 "API": urls["API_URL"] + "/docs",
-                "metrics": urls["API_URL"] + "/metrics",
             }
         )
         print("\nThe system keeps running: make status, make logs, make down.")

@@ -29,7 +29,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         idempotency = Idempotency(pool)
         health = Health(stop, {"postgres": partial(check, pool)})
         app = build_app(settings, pool, wakeup_sender, idempotency, health)
-        tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
+        tasks.create_task(serve(app, settings.host, settings.port, stop, settings.http_limits), name="http")
         purging = keep_purging("idempotency-keys", idempotency.purge_once, PURGE_SECONDS, stop)
         tasks.create_task(purging, name="purge")
 

@@ -75,7 +75,9 @@ def build_app(
     )
     horizon = timedelta(days=settings.booking_horizon_days)
     auth = Auth(
-        TokenVerifier.from_settings(settings), RateLimit(settings.rate_limit_per_second, settings.rate_limit_burst)
+        TokenVerifier.from_settings(settings),
+        RateLimit(settings.rate_limit_per_second, settings.rate_limit_burst),
+        RateLimit(settings.auth_failures_per_second, settings.auth_failures_burst),
     )
     restaurants = Restaurants(settings.restaurant_cache_seconds)
     reservations = Reservations(pool)

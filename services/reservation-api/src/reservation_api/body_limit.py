@@ -38,6 +38,8 @@ class BodyLimit:
         except Problem as problem:
             await problem.response()(scope, receive, send)
             return
+        if body is None:
+            return
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -45,11 +47,14 @@ class BodyLimit:
 
         await self._app(scope, replay, send)
 
-    async def _read(self, headers: Headers, receive: Receive) -> bytes:
+    async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
+        """Returns None if the client disconnects first: half a body can be valid JSON too."""
         body: bytes = b""
         size = 0
         while True:
             message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
             chunk = message.get("body", b"")
             size += len(chunk)
             if size <= self._limit:

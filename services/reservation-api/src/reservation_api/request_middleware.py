@@ -65,6 +65,7 @@ def _record(scope: Scope, status: int, seconds: float) -> None:
     annotate(name=f"{method} {route}", failed=status >= 500, status=status)
     log.info(
         "request_answered",
+        client=scope["client"][0] if scope.get("client") else None,
         method=scope["method"],
         route=route,
         path=scope["path"],

@@ -6,7 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from reservation_api.domain.limits import Limits
-from tablebell.settings import DatabaseSettings, Origins, Port, Seconds, ServiceSettings
+from tablebell.http_protocol import HttpLimits
+from tablebell.settings import DatabaseSettings, Networks, Origins, Port, Seconds, ServiceSettings
 from tablebell.tokens import TokenSettings
 
 Limit = Annotated[int, Field(ge=0, le=1_000_000)]
@@ -17,6 +18,17 @@ class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
     rate_limit_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 50.0
     """Per user and process."""
     rate_limit_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    auth_failures_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
+    """Requests without a valid token, per source and process. More get 429 instead of 401."""
+    auth_failures_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 50
+    trusted_proxies: Networks = ()
+    """Networks of the proxies whose X-Forwarded-For counts; none by default."""
+    max_connections: Annotated[int, Field(ge=1, le=1_000_000)] = 2_000
+    max_connections_per_source: Annotated[int, Field(ge=1, le=1_000_000)] = 200
+    """Trusted proxies are not limited: they limit their clients."""
+    header_limit_bytes: Annotated[int, Field(ge=1_024, le=1_048_576)] = 16_384
+    header_seconds: Seconds = 10.0
+    body_seconds: Seconds = 20.0
     body_limit_bytes: Annotated[int, Field(ge=1_024, le=1_048_576)] = 16_384
     booking_horizon_days: Annotated[int, Field(ge=1, le=3_650)] = 730
     open_requests_per_customer: Limit = 10
@@ -31,6 +43,17 @@ class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
     restaurant_cache_seconds: Seconds = 5.0
     cors_allowed_origins: Origins = ()
     """Origins of pages that may call the API; none by default."""
+
+    @property
+    def http_limits(self) -> HttpLimits:
+        return HttpLimits(
+            header_bytes=self.header_limit_bytes,
+            header_seconds=self.header_seconds,
+            body_seconds=self.body_seconds,
+            connections=self.max_connections,
+            connections_per_source=self.max_connections_per_source,
+            trusted_proxies=self.trusted_proxies,
+        )
 
     @property
     def limits(self) -> Limits:

@@ -41,6 +41,7 @@ def settings_for(database: Database, **changed: Any) -> Settings:
         "port": free_port(),
         "rate_limit_per_second": 10_000,
         "rate_limit_burst": 10_000,
+        "auth_failures_burst": 10_000,
         # Disabled, because most tests make many requests as one customer. The tests of the limits set them.
         "open_requests_per_customer": 0,
         "open_requests_per_restaurant": 0,
@@ -62,7 +63,7 @@ async def running(settings: Settings) -> AsyncIterator[str]:
         open_wakeup_sender(pool) as wakeup_sender,
     ):
         app = build_app(settings, pool, wakeup_sender, Idempotency(pool), Health(stop))
-        serving = asyncio.create_task(serve(app, settings.host, settings.port, stop))
+        serving = asyncio.create_task(serve(app, settings.host, settings.port, stop, settings.http_limits))
         try:
             yield await answering(f"http://127.0.0.1:{settings.port}")
         finally:

@@ -27,7 +27,7 @@ def test_a_burst_is_allowed_then_the_steady_rate() -> None:
 
 def test_memory_is_bounded_and_active_users_are_evicted_last() -> None:
     clock = Clock()
-    limit = RateLimit(per_second=1, burst=1, clock=clock, max_users=10)
+    limit = RateLimit(per_second=1, burst=1, clock=clock, max_keys=10)
     for number in range(9):
         limit.take(number)
     clock.now += 5
