@@ -71,7 +71,7 @@ test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (
 	@$(TOOLS) test -- $(ARGS)
 
 .PHONY: bench
-bench: python ## Measure every hop beside its raw ceiling (ONLY=relay)
+bench: python ## Measure every hop and its raw ceiling (ONLY=relay)
 	@$(TOOLS) bench $(ONLY)
 
 .PHONY: chaos

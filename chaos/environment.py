@@ -20,7 +20,7 @@ SCALE = {
 }
 # Shorter than in production, so that a worker can be stopped beyond its lease within a run.
 SETTINGS = {"LEASE_SECONDS": "8"}
-SANDBOX = "sandbox"  # stands in for the providers: it fails only on request, and records every message
+SANDBOX = "sandbox"  # replaces the providers: it fails only on request, and records every message
 
 
 class ChaosEnvironment:

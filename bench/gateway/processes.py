@@ -1,4 +1,4 @@
-"""The gateway in a process of its own, and what clients need to use it."""
+"""The gateway in a process of its own, and the tokens and channels that its clients use."""
 
 import json
 from collections.abc import AsyncIterator

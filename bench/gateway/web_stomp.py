@@ -1,4 +1,4 @@
-"""The gateway beside RabbitMQ's web_stomp plugin, with the same STOMP clients on the same broker.
+"""The gateway compared with RabbitMQ's web_stomp plugin, with the same STOMP clients on the same broker.
 
 With the plugin every user has a queue and a binding. It is enabled on loopback, only for the measurement.
 """

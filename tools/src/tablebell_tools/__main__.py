@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     )
     test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
-    bench = commands.add_parser("bench", help="measure every hop beside its raw ceiling")
+    bench = commands.add_parser("bench", help="measure every hop and its raw ceiling")
     bench.add_argument("hops", nargs="*", metavar="hop", help="just these")
     return top
 

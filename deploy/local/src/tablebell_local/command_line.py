@@ -1,4 +1,4 @@
-"""What the command lines of `tablebell_local` and `tablebell_tools` have in common."""
+"""The common part of the command lines of `tablebell_local` and `tablebell_tools`."""
 
 import argparse
 import os

@@ -12,7 +12,7 @@ def write(path: Path, services: Iterable[Service]) -> None:
     groups = [
         {"targets": [service.address], "labels": {"job": service.kind}}
         for service in services
-        if service.kind != "sandbox"  # it stands in for providers, which have none of our metrics
+        if service.kind != "sandbox"  # it replaces providers, and has no metrics
     ]
     new = path.with_suffix(".new")
     new.write_text(json.dumps(groups, indent=2) + "\n")

@@ -68,7 +68,7 @@ CHECKS = (
     Check("dead_rows", "nothing dead in L0 and L1", ()),
     Check("dead_sends", "dead in L2", (), is_note=True),
     Check("unsent", "not sent, with a reason", ("since", "until", "notification_channel_send"), is_note=True),
-    Check("broken_calls", "calls cut short by a crash", ("since", "until", "channel_send_attempt"), is_note=True),
+    Check("broken_calls", "calls interrupted by a crash", ("since", "until", "channel_send_attempt"), is_note=True),
 )
 
 OVERDUE = timedelta(minutes=30)

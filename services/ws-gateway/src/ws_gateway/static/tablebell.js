@@ -29,7 +29,7 @@
  */
 
 const PAGE = 50;
-const MOST_PAGES = 20; // that one reading of the inbox takes
+const MOST_PAGES = 20; // per read of the inbox
 const PING_EVERY = 25_000;
 const PONG_WITHIN = 10_000;
 const WAKE_PONG_WITHIN = 3_000;
@@ -275,7 +275,7 @@ export class Inbox extends EventTarget {
   }
 
   start() {
-    // A frame may be lost without a trace: the badge alone does not show it, since it counts what is not loaded too.
+    // A lost frame is not noticed otherwise: the badge also counts notifications that are not loaded.
     this.#audit = setInterval(() => this.#isConnected && this.#catchUp(), AUDIT_EVERY);
     this.#live.start();
   }
@@ -440,9 +440,9 @@ export class Inbox extends EventTarget {
   }
 
   /**
-   * Read the newest pages of the inbox: as much as was loaded, but MOST_PAGES at most. What arrives meanwhile is merged
-   * into what was read. Older items that were loaded stay if the reading has reached what the reading before it had
-   * confirmed. Otherwise there may be a gap: the list ends where the reading ended, and `more` goes on from there.
+   * Read the newest pages of the inbox: as many as were loaded, up to MOST_PAGES. Frames that arrive meanwhile are merged
+   * into the result. Older loaded items stay if this read reached the ids that the previous read had confirmed.
+   * Otherwise there may be a gap: the list ends where this read ended, and `more` continues from there.
    */
   async #readInbox() {
     this.#during = [];
@@ -482,7 +482,7 @@ export class Inbox extends EventTarget {
     this.#changed();
   }
 
-  /** The badge counts the whole inbox: the API knows it, and what is loaded is known better here. */
+  /** The badge counts the whole inbox: the API counts the part that is not loaded, the client counts the loaded part. */
   async #recount() {
     if (this.#counting || !this.#loaded) return;
     this.#counting = true;
@@ -490,7 +490,7 @@ export class Inbox extends EventTarget {
       for (let attempt = 0; attempt < 3; attempt += 1) {
         const changes = this.#changes;
         const { unread } = await this.#ask("GET", "/notifications/unread-count");
-        if (changes !== this.#changes) continue; // something arrived while we asked
+        if (changes !== this.#changes) continue; // a change arrived during the request
         const here = this.unread - this.#beyond;
         this.#beyond = this.hasMore ? Math.max(0, unread - here) : 0;
         this.#changed();
