@@ -13,6 +13,7 @@ from tablebell.rabbit import Broker
 from tablebell.testing import free_port
 from tablebell.testing.tokens import AUDIENCE, SECRET, token
 from tablebell.topology import declare_live
+from tablebell_tools.unlimited import UNLIMITED
 
 BARE_SERVERS = "bench.gateway.bare_servers"
 READY = b'"type":"ready"'
@@ -26,6 +27,7 @@ async def gateway_process(amqp_url: SecretStr) -> AsyncIterator[tuple[int, Measu
         "AMQP_URL": amqp_url.get_secret_value(),
         "JWT_SECRET": SECRET,
         "JWT_AUDIENCE": AUDIENCE,
+        **UNLIMITED,
     }
     async with python_process("ws_gateway", port=port, settings=settings) as server:
         yield port, server

@@ -10,6 +10,7 @@ from tablebell.rabbit import open_broker
 from tablebell.service import run_service
 from tablebell.settings import load
 from tablebell.tokens import TokenVerifier
+from ws_gateway.admission import Admission
 from ws_gateway.connection_timer import run_connection_timer
 from ws_gateway.drain import close_gradually, wait_until_closed
 from ws_gateway.frame_consumer import FrameConsumer
@@ -34,6 +35,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         registry,
         Pages(health, settings.public_api_url),
         stop,
+        Admission(settings),
     )
     async with (
         open_broker(settings.amqp_url, SERVICE) as broker,

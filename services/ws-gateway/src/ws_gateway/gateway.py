@@ -12,6 +12,7 @@ from tablebell.lifecycle import Stop
 from tablebell.token_bucket import TokenBucket
 from tablebell.tokens import TokenVerifier
 from ws_gateway import metrics
+from ws_gateway.admission import Admission
 from ws_gateway.close_codes import CloseCode
 from ws_gateway.connection import Connection
 from ws_gateway.encoded_frame import EncodedFrame
@@ -38,6 +39,7 @@ class Gateway:
     registry: Registry[AnySession]
     pages: Pages
     stop: Stop
+    admission: Admission
     connections: set[Connection] = field(default_factory=set)
     write_coalescer: WriteCoalescer = field(default_factory=WriteCoalescer)
     live: bool = False
@@ -49,7 +51,9 @@ class Gateway:
 
     def handle_request(self, connection: Connection, request: Request) -> None:
         path = request.path.partition("?")[0]
-        if path not in SESSIONS:
+        if not self.admission.identify(connection, request.headers.get_all("X-Forwarded-For")):
+            self._refuse(connection, HTTPStatus.TOO_MANY_REQUESTS, "too many connections from this address")
+        elif path not in SESSIONS:
             responding = asyncio.create_task(self._respond(connection, request), name="page")
             self._responding.add(responding)
             responding.add_done_callback(self._responding.discard)
@@ -74,8 +78,6 @@ class Gateway:
         session = SESSIONS[path](connection, self, now)
         receive_limit = TokenBucket(self.settings.receive_per_second, self.settings.receive_burst, now)
         connection.upgrade(response, session, receive_limit)
-        if len(self.connections) > self.settings.max_connections:
-            session.close(CloseCode.TOO_MANY, "too many connections")
 
     def _is_origin_allowed(self, request: Request) -> bool:
         """Allow listed origins, the gateway's own pages, and requests without an Origin: browsers always send one."""

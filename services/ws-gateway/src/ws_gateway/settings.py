@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tablebell.settings import BrokerSettings, Origins, Port, Seconds, ServiceSettings
+from tablebell.settings import BrokerSettings, Networks, Origins, Port, Seconds, ServiceSettings
 from tablebell.tokens import TokenSettings
 
 Bytes = Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)]
@@ -30,7 +30,15 @@ class Settings(ServiceSettings, BrokerSettings, TokenSettings):
     """The time a peer has to answer a close."""
 
     max_connections: Annotated[int, Field(ge=1)] = 10_000
+    """Authenticated ones, as the next two."""
     max_connections_per_user: Annotated[int, Field(ge=1)] = 20
+    max_connections_per_source: Annotated[int, Field(ge=1)] = 200
+    max_unauthenticated: Annotated[int, Field(ge=1)] = 1_000
+    """Connections before their authentication. The oldest makes room for a new one."""
+    max_unauthenticated_per_source: Annotated[int, Field(ge=1)] = 100
+    trusted_proxies: Networks = ()
+    """Networks of the proxies whose X-Forwarded-For names the source; none by default."""
+    header_limit_bytes: Bytes = 16 * 1024
     send_buffer_bytes: Bytes = 1024 * 1024
     """The unsent bytes of a connection at which its peer counts as too slow."""
     max_message_bytes: Bytes = 16 * 1024
