@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from bench.harness import Figure, Harness
 from bench.running import Running, running_system
-from tablebell_tools import tokens
+from tablebell_tools.tokens import TokenIssuer
 
 RATES = (5, 20, 50)
 SECONDS = 8
@@ -48,8 +48,8 @@ class Load:
 
     def __init__(self, running: Running, api: httpx.AsyncClient) -> None:
         self._api = api
-        secret = running.environment.secret("JWT_SECRET")
-        self._tokens = [tokens.issue(f"customer:{number}", secret) for number in CUSTOMERS]
+        tokens = TokenIssuer(running.environment.signing_key)
+        self._tokens = [tokens.issue(f"customer:{number}") for number in CUSTOMERS]
         self._first_slot = datetime.now(UTC).replace(tzinfo=None, second=0, microsecond=0) + timedelta(days=10)
         self._count = 0
         self.asked: dict[int, float] = {}
@@ -103,7 +103,7 @@ async def measure(harness: Harness) -> list[Figure]:
             httpx.AsyncClient(base_url=running.api, timeout=30, limits=limits) as api,
             connect(running.gateway, compression=None) as browser,
         ):
-            token = tokens.issue(STAFF, running.environment.secret("JWT_SECRET"))
+            token = TokenIssuer(running.environment.signing_key).issue(STAFF)
             await browser.send(json.dumps({"type": "auth", "token": token}))
             await browser.recv()
             frames: dict[int, float] = {}

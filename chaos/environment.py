@@ -9,6 +9,7 @@ from tablebell_local.progress import Progress
 from tablebell_local.service import Service
 from tablebell_local.stack import run_all
 from tablebell_local.system import System
+from tablebell_tools.tokens import TokenIssuer
 from tablebell_tools.unlimited import UNLIMITED
 
 SCALE = {
@@ -29,7 +30,7 @@ class ChaosEnvironment:
         self.lease_seconds = float(overrides["LEASE_SECONDS"])
         self.services = [each for each in system.services(SCALE, overrides) if each.name != SANDBOX]
         self.database_url = system.stack.replication.url()
-        self.jwt_secret = system.secret("JWT_SECRET")
+        self.tokens = TokenIssuer(system.signing_key)
         self.sandbox_url = f"http://127.0.0.1:{system.port(SANDBOX)}"
         self.api_urls = [each.url for each in self._replicas("reservation-api")]
         self.gateway_urls = [each.url.replace("http:", "ws:", 1) for each in self._replicas("ws-gateway")]

@@ -11,7 +11,7 @@ from bench.gateway.clients import masked
 from bench.process import MeasuredProcess, python_process
 from tablebell.rabbit import Broker
 from tablebell.testing import free_port
-from tablebell.testing.tokens import AUDIENCE, SECRET, token
+from tablebell.testing.tokens import AUDIENCE, PUBLIC_KEY_FILE, token
 from tablebell.topology import declare_live
 from tablebell_tools.unlimited import UNLIMITED
 
@@ -25,7 +25,7 @@ async def gateway_process(amqp_url: SecretStr) -> AsyncIterator[tuple[int, Measu
     port = free_port()
     settings = {
         "AMQP_URL": amqp_url.get_secret_value(),
-        "JWT_SECRET": SECRET,
+        "JWT_PUBLIC_KEY_FILE": str(PUBLIC_KEY_FILE),
         "JWT_AUDIENCE": AUDIENCE,
         **UNLIMITED,
     }

@@ -46,8 +46,8 @@ async def test_one_reservation_reaches_every_person_on_every_channel(
 ) -> None:
     one, other = environment.gateway_urls
     async with (
-        open_sockets(one, environment.jwt_secret, EVERYONE[:4]) as here,
-        open_sockets(other, environment.jwt_secret, EVERYONE[4:]) as there,
+        open_sockets(one, environment.tokens, EVERYONE[:4]) as here,
+        open_sockets(other, environment.tokens, EVERYONE[4:]) as there,
     ):
         reservation = await table.ask()
         await eventually(lambda: table.is_sent(reservation, sends=17), within=20, every=0.1)
@@ -72,7 +72,7 @@ async def test_one_reservation_reaches_every_person_on_every_channel(
 async def test_one_of_two_racing_staff_wins_and_every_screen_shows_the_winner(
     environment: ChaosEnvironment, table: ReservationHarness, api: ApiClient
 ) -> None:
-    async with open_sockets(environment.gateway_urls[1], environment.jwt_secret, (CUSTOMER, *STAFF)) as sockets:
+    async with open_sockets(environment.gateway_urls[1], environment.tokens, (CUSTOMER, *STAFF)) as sockets:
         reservation = await table.ask()
         await eventually(lambda: notified(sockets, reservation, "RESERVATION_REQUESTED") >= set(STAFF), within=20)
         requests = [await table.request_of(person, reservation) for person in STAFF[:2]]

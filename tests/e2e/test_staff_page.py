@@ -10,7 +10,6 @@ from tests.e2e.harness import STAFF, ReservationHarness
 
 from tablebell.testing import eventually
 from tablebell.testing.chromium import Chromium, Tab, chromium_process, open_chromium
-from tablebell_tools import tokens
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -29,7 +28,7 @@ async def chromium(browser: int) -> AsyncIterator[Chromium]:
 
 async def open_staff(chromium: Chromium, environment: ChaosEnvironment, person: str) -> Tab:
     page = environment.gateway_urls[0].replace("ws:", "http:", 1)
-    tab = await chromium.open(f"{page}/staff#token={tokens.issue(person, environment.jwt_secret)}")
+    tab = await chromium.open(f"{page}/staff#token={environment.tokens.issue(person)}")
     await tab.wait_for("document.querySelector('#state').dataset.state === 'live'", within=20)
     return tab
 

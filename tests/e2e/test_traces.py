@@ -16,7 +16,7 @@ from bench.running import Running, running_system
 from tablebell.testing import Servers, eventually
 from tablebell.testing.collector import Collector, collecting
 from tablebell.topology import EVENT_QUEUES
-from tablebell_tools import tokens
+from tablebell_tools.tokens import TokenIssuer
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -52,7 +52,7 @@ def traced(servers: Servers, template: str) -> Iterator[TracedRun]:
 
 
 async def ask(running: Running, slot: str, headers: dict[str, str]) -> httpx.Response:
-    token = tokens.issue("customer:5", running.environment.secret("JWT_SECRET"))
+    token = TokenIssuer(running.environment.signing_key).issue("customer:5")
     body = {"customerId": 5, "restaurantId": 10, "partySize": 4, "slotTime": slot}
     async with httpx.AsyncClient(base_url=running.api, timeout=30) as http:
         answer = await http.post(

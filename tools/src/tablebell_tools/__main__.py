@@ -10,13 +10,14 @@ from uuid import UUID
 from tablebell_local import command_line
 from tablebell_local.instance import Instance
 from tablebell_local.mode import Mode, choose
-from tablebell_tools import exports, testrun, tokens
+from tablebell_tools import exports, testrun
 from tablebell_tools.audit.command import audit
 from tablebell_tools.demo.scenario import DemoScenario
 from tablebell_tools.demo.screen import Screen
 from tablebell_tools.republish.command import republish
 from tablebell_tools.republish.selection import Selection, parse_duration
 from tablebell_tools.side_by_side import Lanes
+from tablebell_tools.tokens import TokenIssuer
 
 REPUBLISH_EXAMPLES = """examples:
   make republish UNHANDLED=1 SINCE=1d DRY=1      after RabbitMQ lost its data, or after a restore
@@ -37,7 +38,7 @@ class Command:
         mode.up(dict(self._options.scale), (), dict(self._options.set))
         urls = mode.addresses()
         screen = Screen()
-        succeeded = asyncio.run(DemoScenario(urls, mode.jwt_secret(), screen).run())
+        succeeded = asyncio.run(DemoScenario(urls, TokenIssuer(mode.signing_key()), screen).run())
         screen.addresses(
             {
                 "staff page": urls["WS_URL"].replace("ws:", "http:", 1) + "/staff",
@@ -52,7 +53,7 @@ class Command:
         print(exports.render(self._mode().addresses()))
 
     def token(self) -> None:
-        print(tokens.issue(self._options.person, self._mode().jwt_secret()))
+        print(TokenIssuer(self._mode().signing_key()).issue(self._options.person))
 
     def audit(self) -> int:
         url = self._options.url or self._mode().database_url()

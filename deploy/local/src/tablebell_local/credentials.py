@@ -1,4 +1,5 @@
-"""Files of NAME=value lines with random secrets, created once and readable by their owner only."""
+"""Files of NAME=value lines with random secrets, and the key that signs tokens: created once, readable by their owner
+only."""
 
 import os
 import secrets
@@ -6,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tablebell.broker_users import PERMISSIONS, password_variable
+from tablebell.tokens import SigningKey
 from tablebell_local.errors import CommandError
 
 KEYS = (
     "POSTGRES_PASSWORD",
-    "JWT_SECRET",
+    "INTERNAL_API_TOKEN",
     "RESERVATION_API_DB_PASSWORD",
     "EVENT_RELAY_DB_PASSWORD",
     "NOTIFICATION_FANOUT_DB_PASSWORD",
@@ -39,6 +41,14 @@ def load_or_create(path: Path, keys: Iterable[str] = KEYS, defaults: Mapping[str
     return known | missing
 
 
+def create_signing_key(path: Path, *, mode: int = 0o600) -> None:
+    """A new EC key of the curve P-256 in PEM format, unless the file exists."""
+    if path.exists():
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(path, SigningKey.generate().private_pem.decode(), mode)
+
+
 def load(path: Path) -> dict[str, str]:
     """A name without a value is present and empty."""
     if not path.exists():
@@ -49,12 +59,17 @@ def load(path: Path) -> dict[str, str]:
 
 
 def _append(path: Path, values: Mapping[str, str]) -> None:
-    """Replaces the file atomically."""
     before = path.read_text() if path.exists() else ""
+    lines = [f"{name}={value}\n" for name, value in values.items()]
+    _write(path, before + ("\n" if before and not before.endswith("\n") else "") + "".join(lines), 0o600)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Replaces the file atomically."""
     temporary = path.with_name(path.name + ".new")
     temporary.unlink(missing_ok=True)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        file.write(before + ("\n" if before and not before.endswith("\n") else ""))
-        file.writelines(f"{name}={value}\n" for name, value in values.items())
+        file.write(text)
+    temporary.chmod(mode)
     temporary.rename(path)

@@ -62,6 +62,11 @@ class Instance:
     def path(self, *names: str) -> Path:
         return self.directory.joinpath(*names)
 
+    @property
+    def signing_key(self) -> Path:
+        """The private key of reservation-api, which signs tokens."""
+        return self.path("jwt-private-key.pem")
+
     def log(self, name: str) -> Path:
         return self.path("logs", f"{name}.log")
 

@@ -71,8 +71,10 @@ class Local:
             raise CommandError("RabbitMQ is not running: start it with `make up`")
         return self._system.stack.rabbitmq.url_of()
 
-    def jwt_secret(self) -> str:
-        return self._system.secret("JWT_SECRET")
+    def signing_key(self) -> Path:
+        if not self._instance.signing_key.exists():
+            raise CommandError("there is no key for tokens yet: start the system once with `make up`")
+        return self._instance.signing_key
 
     def migrate(self) -> None:
         async def run() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 FCM_PROJECT = "tablebell-local"
+JWT_AUDIENCE = "tablebell"
 SMS_ACCOUNT = "AC00000000000000000000000000000000"
 
 
@@ -19,6 +20,8 @@ class Environment(Protocol):
     def amqp_url(self, service: str) -> str: ...
     def secret(self, name: str) -> str: ...
     def port(self, name: str) -> int: ...
+    @property
+    def signing_key(self) -> Path: ...
     @property
     def fcm_credentials(self) -> Path: ...
 
@@ -43,10 +46,6 @@ def _sandbox(environment: Environment) -> dict[str, str]:
     }
 
 
-def _tokens(environment: Environment) -> dict[str, str]:
-    return {"JWT_SECRET": environment.secret("JWT_SECRET"), "JWT_AUDIENCE": "tablebell"}
-
-
 def _pages(environment: Environment) -> str:
     """The origins of the pages, which the gateway serves."""
     return ",".join(f"http://{host}:{environment.port('ws-gateway')}" for host in ("127.0.0.1", "localhost"))
@@ -56,7 +55,9 @@ def _reservation_api(environment: Environment) -> dict[str, str]:
     return {
         "DATABASE_URL": environment.database_url("reservation-api"),
         "CORS_ALLOWED_ORIGINS": _pages(environment),
-        **_tokens(environment),
+        "JWT_PRIVATE_KEY_FILE": str(environment.signing_key),
+        "JWT_AUDIENCE": JWT_AUDIENCE,
+        "INTERNAL_API_TOKEN": environment.secret("INTERNAL_API_TOKEN"),
     }
 
 
@@ -88,11 +89,15 @@ def _channel_dispatcher(environment: Environment) -> dict[str, str]:
 
 
 def _ws_gateway(environment: Environment) -> dict[str, str]:
+    api = f"http://127.0.0.1:{environment.port('reservation-api')}"
     return {
         "AMQP_URL": environment.amqp_url("ws-gateway"),
         "WS_ALLOWED_ORIGINS": _pages(environment),
-        "PUBLIC_API_URL": f"http://127.0.0.1:{environment.port('reservation-api')}",
-        **_tokens(environment),
+        "PUBLIC_API_URL": api,
+        "JWT_JWKS_URL": f"{api}/.well-known/jwks.json",
+        "JWT_AUDIENCE": JWT_AUDIENCE,
+        "INTERNAL_API_URL": api,
+        "INTERNAL_API_TOKEN": environment.secret("INTERNAL_API_TOKEN"),
     }
 
 

@@ -5,7 +5,7 @@ import shutil
 import signal
 from collections.abc import Coroutine, Sequence
 
-from tablebell_local.credentials import Secrets, load, load_or_create
+from tablebell_local.credentials import Secrets, create_signing_key, load, load_or_create
 from tablebell_local.epmd import Epmd
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import STANDBY, Instance
@@ -39,9 +39,10 @@ class Stack:
         return (*self.replication.servers, self.epmd, self.rabbitmq)
 
     def prepare(self, processes: Sequence[ManagedProcess], progress: Progress) -> None:
-        """Creates the secrets and assigns the ports."""
+        """Creates the secrets and the signing key, and assigns the ports."""
         self.instance.create()
         self.secrets |= load_or_create(self.instance.path("secrets.env"))
+        create_signing_key(self.instance.signing_key)
         self._assign_ports(processes, progress)
 
     async def servers_up(self, progress: Progress) -> None:

@@ -39,6 +39,10 @@ class System:
         return self.stack.ports[name]
 
     @property
+    def signing_key(self) -> Path:
+        return self.instance.signing_key
+
+    @property
     def fcm_credentials(self) -> Path:
         return self.instance.path("fcm-service-account.json")
 

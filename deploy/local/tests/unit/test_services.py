@@ -17,6 +17,7 @@ class FakeEnvironment:
     """Its values can be recognised in the settings."""
 
     fcm_credentials = Path("/fcm.json")
+    signing_key = Path("/key.pem")
 
     def database_url(self, service: str) -> str:
         return f"postgresql://{service}"
@@ -46,7 +47,9 @@ def test_only_services_that_need_a_url_or_secret_get_it() -> None:
     workers = {"event-relay", "notification-fanout"}
     assert given("DATABASE_URL") == workers | {"reservation-api", "channel-dispatcher"}
     assert given("AMQP_URL") == workers | {"ws-gateway"}
-    assert given("JWT_SECRET") == {"reservation-api", "ws-gateway"}
+    assert given("JWT_PRIVATE_KEY_FILE") == {"reservation-api"}, "whoever has it can issue any token"
+    assert given("JWT_JWKS_URL") == given("INTERNAL_API_URL") == {"ws-gateway"}
+    assert given("INTERNAL_API_TOKEN") == {"reservation-api", "ws-gateway"}
     assert given("SMTP_URL") == given("SLACK_WEBHOOK_URL") == {"channel-dispatcher"}
 
 

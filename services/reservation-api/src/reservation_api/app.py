@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 from starlette.responses import HTMLResponse
 
+from reservation_api.access import AccessControl
 from reservation_api.address_admin import AddressAdmin
 from reservation_api.auth import Auth
 from reservation_api.body_limit import BodyLimit
@@ -28,6 +29,8 @@ from reservation_api.reservations import Reservations
 from reservation_api.restaurants import Restaurants
 from reservation_api.routes.admin import admin_routes
 from reservation_api.routes.customer import customer_routes
+from reservation_api.routes.internal import internal_routes
+from reservation_api.routes.keys import key_routes
 from reservation_api.routes.me import me_routes
 from reservation_api.routes.notifications import notification_routes
 from reservation_api.routes.restaurant import restaurant_routes
@@ -43,9 +46,9 @@ DESCRIPTION = """
 Reservations and their notifications.
 
 Every request needs a bearer token (**Authorize**, above). It identifies a `CUSTOMER`, a `RESTAURANT_USER`, an
-`ADMIN_USER` or an `AGENCY_USER`. 401: there is no valid token. 403: this user type has no access. 404: the resource
-does not exist *or is not yours*. Every error is an `application/problem+json` (RFC 9457): `detail` describes the
-problem, `errors` names the fields.
+`ADMIN_USER` or an `AGENCY_USER`. 401: there is no valid token of an active user. 403: this user type has no access.
+404: the resource does not exist *or is not yours*. Every error is an `application/problem+json` (RFC 9457): `detail`
+describes the problem, `errors` names the fields.
 
 Lists are paged: send `nextCursor` as `cursor` to get the next page. Requests may send `X-Correlation-Id` and
 `traceparent`. Every response has an `X-Correlation-Id`, which appears in the logs of all services.
@@ -76,6 +79,7 @@ def build_app(
     horizon = timedelta(days=settings.booking_horizon_days)
     auth = Auth(
         TokenVerifier.from_settings(settings),
+        AccessControl(pool, settings.person_cache_seconds),
         RateLimit(settings.rate_limit_per_second, settings.rate_limit_burst),
         RateLimit(settings.auth_failures_per_second, settings.auth_failures_burst),
     )
@@ -95,6 +99,8 @@ def build_app(
     app.include_router(
         admin_routes(auth, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
     )
+    app.include_router(key_routes(settings.signing_key()))
+    app.include_router(internal_routes(pool, settings.internal_api_token))
     mount_health(app, health)
 
     answer_with_problems(app)

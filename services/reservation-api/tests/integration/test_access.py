@@ -1,4 +1,5 @@
-"""Access control: every route, by every user type, for own objects, those of others and former ones."""
+"""Access control: every route, by every user type, for own objects, those of others and former ones; by people who are
+inactive or do not exist; by read-only admins."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,7 @@ from tablebell.postgres import Pool
 from tablebell.testing import Database
 from tablebell.wakeups import WakeupSender
 
-from .conftest import Person, fan_out, settings_for, slot
+from .conftest import INTERNAL_TOKEN, Person, fan_out, settings_for, slot, token
 
 PEOPLE = {"CUSTOMER": 5, "RESTAURANT_USER": 50, "ADMIN_USER": 1, "AGENCY_USER": 70}
 STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER": 71}
@@ -30,6 +31,15 @@ MOVES = {
     "RESTAURANT_USER": "UPDATE restaurant_users SET restaurant_id = {0} WHERE id = 50",
     "AGENCY_USER": "UPDATE agency_users SET agency_id = {1} WHERE id = 70",
 }
+
+TABLES = {
+    "CUSTOMER": "customer",
+    "RESTAURANT_USER": "restaurant_users",
+    "ADMIN_USER": "admin_users",
+    "AGENCY_USER": "agency_users",
+}
+READ_ONLY_ADMIN = 3
+NOBODY = 987_654
 
 SELECTION = {"level": "event_outbox", "ids": [1]}
 # The allowed user types, the body, and whether the route addresses an object with an owner.
@@ -65,6 +75,12 @@ OPEN_TO_ALL = {
     "/docs",
     "/openapi.json",
     "/static-offline-docs",
+    "/.well-known/jwks.json",
+}
+# For the other services, with their own token.
+INTERNAL: dict[tuple[str, str], dict[str, Any] | None] = {
+    ("GET", "/internal/revocations"): None,
+    ("POST", "/internal/people/without-access"): {"people": []},
 }
 
 
@@ -140,6 +156,49 @@ async def test_every_route_allows_only_its_user_types_and_owners(person: Person,
     assert wrong == []
 
 
+@pytest.mark.timeout(60)
+async def test_every_route_refuses_the_token_of_a_person_who_is_inactive_or_does_not_exist(
+    person: Person, pool: Pool
+) -> None:
+    world, wrong = World(pool), []
+    for (method, template), (_, sent, _) in MATRIX.items():
+        for user_type, user_id in PEOPLE.items():
+            path, body = await world.request(template, sent, user_type, own=True)
+            await pool.execute(f"UPDATE {TABLES[user_type]} SET active = false WHERE id = $1", user_id)
+            answers = {
+                "inactive": await person(user_type, user_id).request(method, path, json=body),
+                "unknown": await person(user_type, NOBODY).request(method, path, json=body),
+            }
+            await pool.execute(f"UPDATE {TABLES[user_type]} SET active = true WHERE id = $1", user_id)
+            for column, answer in answers.items():
+                if answer.status_code != 401 or "WWW-Authenticate" not in answer.headers:
+                    wrong.append((method, template, user_type, column, answer.status_code, answer.text))
+    assert wrong == []
+
+
+async def test_a_read_only_admin_reads_what_admins_read_and_changes_nothing(person: Person, pool: Pool) -> None:
+    await pool.execute("INSERT INTO admin_users (id, name, role) VALUES ($1, 'Auditor', 'READ_ONLY')", READ_ONLY_ADMIN)
+    world, wrong = World(pool), []
+    for (method, template), (allowed, sent, _) in MATRIX.items():
+        path, body = await world.request(template, sent, "ADMIN_USER", own=True)
+        answer = await person("ADMIN_USER", READ_ONLY_ADMIN).request(method, path, json=body)
+        expected = 200 if method == "GET" and "ADMIN_USER" in allowed else 403
+        if answer.status_code != expected:
+            wrong.append((method, template, expected, answer.status_code, answer.text))
+    assert wrong == []
+
+
+async def test_internal_routes_accept_only_the_token_of_the_services(api: str) -> None:
+    tokens = [token(user_type, user_id) for user_type, user_id in PEOPLE.items()]
+    async with httpx.AsyncClient(base_url=api) as http:
+        for (method, path), body in INTERNAL.items():
+            for bearer in (*tokens, "x", INTERNAL_TOKEN[:-1], INTERNAL_TOKEN + "x"):
+                answer = await http.request(method, path, json=body, headers={"Authorization": f"Bearer {bearer}"})
+                assert answer.status_code == 401, (path, bearer)
+            headers = {"Authorization": f"Bearer {INTERNAL_TOKEN}"}
+            assert (await http.request(method, path, json=body, headers=headers)).status_code == 200, path
+
+
 async def test_a_user_who_changed_restaurant_or_agency_loses_access_to_the_old_one(person: Person, pool: Pool) -> None:
     await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
     world = World(pool)
@@ -195,7 +254,6 @@ async def test_lists_contain_only_own_items(person: Person, pool: Pool) -> None:
     assert mine in await ids("RESTAURANT_USER", 50, "/restaurant/reservation")
     assert theirs not in await ids("RESTAURANT_USER", 50, "/restaurant/reservation")
     assert await ids("RESTAURANT_USER", 50, "/notifications") == [own]
-    assert await ids("RESTAURANT_USER", 999, "/restaurant/reservation") == []
 
 
 async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Pool) -> None:
@@ -203,7 +261,8 @@ async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Poo
     app = build_app(settings_for(database), pool, WakeupSender(pool), Idempotency(pool), health)
     described = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
     assert described == set(MATRIX)
-    assert {path for path in paths(app.routes) if path not in {known for _, known in MATRIX}} == OPEN_TO_ALL
+    placed = {path for _, path in MATRIX} | {path for _, path in INTERNAL} | OPEN_TO_ALL
+    assert set(paths(app.routes)) == placed
 
 
 def paths(routes: list[BaseRoute]) -> Iterator[str]:

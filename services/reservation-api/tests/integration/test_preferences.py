@@ -25,6 +25,7 @@ async def test_saved_preferences_are_returned_and_stored_as_the_fan_out_reads_th
     anna = person("CUSTOMER", 5)
     assert (await anna.put(PATH, json=wanted)).json() == wanted
     assert (await anna.get(PATH)).json() == wanted
+    await pool.execute("INSERT INTO admin_users (id, name) VALUES (5, 'Same id')")
     assert (await person("ADMIN_USER", 5).get(PATH)).json()["channels"] == {}, "ids are per user type"
     row = await pool.fetchrow("SELECT * FROM notification_preference")
     assert row is not None

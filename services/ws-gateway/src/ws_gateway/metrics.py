@@ -16,6 +16,7 @@ DROPPED = Counter(
 )
 CLOSES = Counter("gateway_closes_total", "Ended WebSocket connections by close code", ["code"])
 REFUSED = Counter("gateway_refused_total", "Refused handshakes by HTTP status", ["status"])
+REVOCATIONS_AGE = Gauge("gateway_revocations_age_seconds", "Since the list of revoked tokens was read")
 LAG = Histogram(
     "gateway_lag_seconds",
     "From createdAt to the write, of the first delivered notification of each message",

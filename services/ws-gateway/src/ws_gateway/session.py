@@ -115,6 +115,7 @@ class Session(ABC, Generic[MessageT]):
             self._identity, self._address = identity, new_address
             if is_first:
                 log.info("session_opened", **self.log_fields)
+                self._gateway.on_session(new_address)
             left = identity.expires_at.timestamp() - time.time() + self._gateway.settings.expiry_grace_seconds
             self._deadline = asyncio.get_running_loop().time() + left
             self._connection.schedule_tick(self._deadline)

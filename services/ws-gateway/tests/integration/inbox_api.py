@@ -19,7 +19,7 @@ from tablebell.inbox import NotificationView, Resolution
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
 from tablebell.testing import free_port
-from tablebell.testing.tokens import AUDIENCE, SECRET
+from tablebell.testing.tokens import AUDIENCE, KEY
 from tablebell.web import serve
 
 from .harness import publish
@@ -97,7 +97,7 @@ class InboxApi:
         def person_of(request: Request) -> str:
             try:
                 bearer = request.headers["Authorization"].removeprefix("Bearer ")
-                claims = jwt.decode(bearer, SECRET, ["HS256"], audience=AUDIENCE)
+                claims = jwt.decode(bearer, KEY.public_pem, ["ES256"], audience=AUDIENCE)
             except (KeyError, jwt.PyJWTError):
                 raise HTTPException(401) from None
             return f"{claims['user_type']}:{claims['sub']}"

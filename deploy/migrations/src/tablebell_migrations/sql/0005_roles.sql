@@ -53,3 +53,5 @@ GRANT SELECT ON own_notification, inbox TO tablebell_reservation_api;
 GRANT DELETE ON undeliverable_address TO tablebell_reservation_api;
 GRANT EXECUTE ON FUNCTION reached_limit TO tablebell_reservation_api;
 GRANT INSERT ON admin_read TO tablebell_reservation_api;
+GRANT SELECT, INSERT, DELETE ON revocation TO tablebell_reservation_api;
+GRANT UPDATE (active, updated_at) ON customer, restaurant_users, admin_users, agency_users TO tablebell_reservation_api;

@@ -15,6 +15,57 @@ SELECT name, restaurant_id
   FROM person
  WHERE user_type = $1 AND user_id = $2
 
+-- name: find_access
+-- $1 user type · $2 user id
+SELECT person.active, person.role,
+       (SELECT extract(epoch FROM max(issued_before))::float8
+          FROM revocation
+         WHERE user_type = $1 AND user_id = $2 AND token_id IS NULL) AS revoked_before,
+       ARRAY(SELECT token_id
+               FROM revocation
+              WHERE user_type = $1 AND user_id = $2 AND token_id IS NOT NULL) AS revoked_tokens
+  FROM person
+ WHERE person.user_type = $1 AND person.user_id = $2
+
+-- name: list_people_without_access
+-- Those of the given people who do not exist or are inactive.
+-- $1 user types · $2 user ids
+SELECT asked.user_type, asked.user_id
+  FROM unnest($1::text[], $2::bigint[]) AS asked (user_type, user_id)
+  LEFT JOIN person ON person.user_type = asked.user_type AND person.user_id = asked.user_id
+ WHERE person.active IS NOT TRUE
+
+-- name: append_revocation
+-- $1 user type · $2 user id · $3 token id, or NULL for all tokens that the person has now
+INSERT INTO revocation (user_type, user_id, token_id)
+VALUES ($1, $2, $3)
+
+-- name: list_revocations
+SELECT user_type, user_id, token_id, extract(epoch FROM issued_before)::float8 AS issued_before
+  FROM revocation
+ WHERE expires_at > now()
+ ORDER BY id
+
+-- name: purge_revocations
+-- $1 limit
+DELETE FROM revocation
+ WHERE id IN (SELECT id FROM revocation WHERE expires_at <= now() ORDER BY expires_at LIMIT $1)
+
+-- name: set_person_active
+-- A trigger appends the revocation when a person is deactivated. Returns whether the person exists.
+-- $1 user type · $2 user id · $3 active
+WITH a_customer AS (
+    UPDATE customer SET active = $3, updated_at = now() WHERE $1 = 'CUSTOMER' AND id = $2 RETURNING id
+), a_restaurant_user AS (
+    UPDATE restaurant_users SET active = $3, updated_at = now() WHERE $1 = 'RESTAURANT_USER' AND id = $2 RETURNING id
+), an_admin AS (
+    UPDATE admin_users SET active = $3, updated_at = now() WHERE $1 = 'ADMIN_USER' AND id = $2 RETURNING id
+), an_agency_user AS (
+    UPDATE agency_users SET active = $3, updated_at = now() WHERE $1 = 'AGENCY_USER' AND id = $2 RETURNING id
+)
+SELECT EXISTS (SELECT FROM a_customer UNION ALL SELECT FROM a_restaurant_user UNION ALL SELECT FROM an_admin
+               UNION ALL SELECT FROM an_agency_user)
+
 -- name: ask_reservation
 -- Inserts the reservation and its event in one statement: atomic, in one round trip. event_factory builds the event;
 -- this statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the
