@@ -23,6 +23,7 @@ from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, append_rows, eventually, free_port
 from tablebell.wakeups import open_wakeup_sender
+from tablebell_tools.unlimited import UNLIMITED
 
 CONNECTIONS = 16
 ROUNDS = 5
@@ -217,6 +218,7 @@ async def _running(bench: Bench, database: Database) -> AsyncIterator[None]:
     sandbox = {name: str(port) for name, port in ports.items() if name.startswith("SANDBOX")}
     sandbox |= {"SANDBOX_FCM_CREDENTIALS_FILE": account}
     dispatcher = {
+        **UNLIMITED,
         "DATABASE_URL": database.url_of("channel_dispatcher").get_secret_value(),
         "SMTP_URL": f"smtp://127.0.0.1:{ports['SANDBOX_SMTP_PORT']}",
         "MAIL_FROM": "Tablebell <no-reply@tablebell.example>",

@@ -28,6 +28,7 @@ from tablebell.rabbit import Broker, Consumer, OutgoingMessage, Publisher, Recei
 from tablebell.testing import Database, eventually, free_port
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
 from tablebell.wakeups import WakeupListener
+from tablebell_tools.unlimited import UNLIMITED
 
 ROUNDS = 5
 BATCH = 100
@@ -226,6 +227,7 @@ async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]
 async def _service(database: Database, amqp_url: SecretStr) -> AsyncIterator[None]:
     """notification-fanout in a process of its own, as it is deployed."""
     settings = {
+        **UNLIMITED,
         "DATABASE_URL": database.url_of("notification_fanout").get_secret_value(),
         "AMQP_URL": amqp_url.get_secret_value(),
         "LOG_LEVEL": "ERROR",

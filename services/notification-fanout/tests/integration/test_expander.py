@@ -14,6 +14,7 @@ from notification_fanout import listener
 from notification_fanout.__main__ import PARTITION_NAMESPACE, on_acquired
 from notification_fanout.expander import Expander
 from notification_fanout.frame_publisher import FramePublisher
+from notification_fanout.recipient_limits import RecipientLimits
 from tablebell.events import EventType
 from tablebell.lifecycle import Stop
 from tablebell.outage import OUTAGES
@@ -30,7 +31,10 @@ from .harness import Harness, data, delivered, frames_of, message, requested
 
 @asynccontextmanager
 async def expander(
-    harness: Harness, broker: Broker | None = None, statements: list[str] | None = None
+    harness: Harness,
+    broker: Broker | None = None,
+    statements: list[str] | None = None,
+    limits: RecipientLimits = RecipientLimits(),  # noqa: B008 (immutable)
 ) -> AsyncIterator[Expander]:
     """An expander that owns every partition and has the database role of the service."""
     url, stop = harness.database.url_of("notification_fanout"), Stop()
@@ -46,6 +50,7 @@ async def expander(
             batch_size=500,
             lease=timedelta(seconds=30),
             retry=RetryPolicy(max_attempts=2, pauses=(timedelta(0),)),
+            limits=limits,
         )
         stop.request()
         await owning

@@ -192,6 +192,14 @@ CREATE INDEX notification_channel_send_fair ON notification_channel_send (channe
 CREATE INDEX notification_channel_send_order
     ON notification_channel_send (reservation_id, user_id, user_type, channel_type, aggregate_version, id)
     WHERE is_sent IS NULL;
+-- The due times of the messages to a recipient that are sent or open, for the limit per hour.
+CREATE INDEX notification_channel_send_recipient ON notification_channel_send (channel_type, recipient, next_attempt_at)
+    WHERE is_sent IS NOT FALSE;
+-- The SMS of the last day and those in flight, for the limit per day.
+CREATE INDEX notification_channel_send_sms_sent ON notification_channel_send (sent_at)
+    WHERE channel_type = 'SMS' AND is_sent;
+CREATE INDEX notification_channel_send_sms_leased ON notification_channel_send (lease_until)
+    WHERE channel_type = 'SMS' AND lease_until IS NOT NULL;
 CREATE INDEX notification_channel_send_dead ON notification_channel_send (id)
     WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE');
 CREATE INDEX notification_channel_send_done ON notification_channel_send (updated_at)

@@ -101,10 +101,11 @@ class SmsSettings(ChannelSettings):
     sms_from: Annotated[str, Field(min_length=1)]
     sms_concurrency: Concurrency = 16
     sms_per_second: PerSecond | None = None
+    sms_per_day: Annotated[int, Field(ge=0)] = 50_000
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.sms_concurrency, self.sms_per_second)
+        return Limits(self.sms_concurrency, self.sms_per_second, self.sms_per_day)
 
 
 class SmsSender:

@@ -185,6 +185,31 @@ SELECT own.id, own.event_notification_id, own.user_type, own.user_id, own.title,
   JOIN person USING (user_type, user_id)
   LEFT JOIN notification_preference AS preference USING (user_type, user_id)
 
+-- name: lock_recipients
+-- Expanders that plan messages to the same recipient take turns, so that each counts the messages of the others. The locks
+-- end with the transaction; they are taken in one order, so that two expanders cannot wait for each other.
+-- $1 channels with recipients
+SELECT pg_advisory_xact_lock(45, key)
+  FROM (SELECT DISTINCT hashtext(recipient) AS key FROM unnest($1::text[]) AS recipient ORDER BY key) AS sorted
+
+-- name: find_due_times
+-- The due times of the last hour and later, the latest first, of messages that are sent or open. The first ones are left
+-- out: the limit cannot hit them. A statement of its own: it must see what was committed before the locks were taken.
+-- $1 channels · $2 recipients · $3 their limits · $4 their numbers of new messages
+SELECT ARRAY(SELECT s.next_attempt_at
+               FROM notification_channel_send AS s
+              WHERE s.channel_type = asked.channel_type
+                AND s.recipient = asked.recipient
+                AND s.is_sent IS NOT FALSE
+                AND s.next_attempt_at > now() - interval '1 hour'
+              ORDER BY s.next_attempt_at DESC
+             OFFSET greatest(asked.most - asked.messages, 0)
+              LIMIT least(asked.most, asked.messages)) AS times,
+       clock_timestamp() AS now
+  FROM unnest($1::text[], $2::text[], $3::integer[], $4::integer[])
+       WITH ORDINALITY AS asked (channel_type, recipient, most, messages, number)
+ ORDER BY asked.number
+
 -- name: append_channel_sends
 -- L2 of a batch. Rows of an earlier expansion stay unchanged: they may have been sent already.
 -- $1 the rows, as a JSON array of objects
