@@ -152,6 +152,7 @@ async def append_action(
     resulting_version: int | None,
     actor: tuple[UserType, int],
     action: Action,
+    outcome: Mapping[str, Any] | None,
     decides: bool,
 ) -> datetime:
     """Return the action's `created_at`."""
@@ -164,6 +165,7 @@ async def append_action(
         resulting_version,
         *actor,
         action,
+        outcome,
         decides,
     )
     return done
@@ -181,9 +183,15 @@ async def list_unread_notifications(
     return await connection.fetch(SQL["list_unread_notifications"], user_type, user_id, before_id, limit)
 
 
-async def count_unread_notifications(connection: Executor, user_type: UserType, user_id: int) -> int:
-    count: int = await connection.fetchval(SQL["count_unread_notifications"], user_type, user_id)
-    return count
+async def list_open_notifications(
+    connection: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
+) -> list[Record]:
+    return await connection.fetch(SQL["list_open_notifications"], user_type, user_id, before_id, limit)
+
+
+async def count_notifications(connection: Executor, user_type: UserType, user_id: int) -> Record:
+    (counts,) = await connection.fetch(SQL["count_notifications"], user_type, user_id)
+    return counts
 
 
 async def lock_unread_notifications(

@@ -67,7 +67,13 @@ class InboxApi:
         return sum(not view.is_read for view in self.inboxes.get(person, {}).values())
 
     def resolve(self, view: NotificationView, user_id: int, action: str) -> list[AddressedFrame]:
-        resolution = Resolution(action=action, actor_id=user_id, actor_name=NAMES[user_id], at=datetime.now(UTC))
+        resolution = Resolution(
+            action=action,
+            actor_type="RESTAURANT_USER",
+            actor_id=user_id,
+            actor_name=NAMES[user_id],
+            at=datetime.now(UTC),
+        )
         people = self._change(view.event_notification_id, resolution=resolution, actions=[])
         frame = ResolvedFrame(event_notification_id=view.event_notification_id, **resolution.model_dump())
         return [addressed(frame, people)]
