@@ -26,6 +26,10 @@ async def find_person(connection: Executor, user_type: UserType, user_id: int) -
     return await connection.fetchrow(SQL["find_person"], user_type, user_id)
 
 
+async def find_profile(connection: Executor, user_type: UserType, user_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_profile"], user_type, user_id)
+
+
 async def ask_reservation(
     connection: Executor,
     *,

@@ -15,6 +15,14 @@ SELECT name, restaurant_id
   FROM person
  WHERE user_type = $1 AND user_id = $2
 
+-- name: find_profile
+-- $1 user type · $2 user id
+SELECT person.name, person.role, person.locale, person.timezone, restaurant.id AS restaurant_id,
+       restaurant.name AS restaurant_name, restaurant.timezone AS restaurant_timezone
+  FROM person
+  LEFT JOIN restaurant ON restaurant.id = person.restaurant_id
+ WHERE person.user_type = $1 AND person.user_id = $2
+
 -- name: ask_reservation
 -- Inserts the reservation and its event in one statement: atomic, in one round trip. event_factory builds the event;
 -- this statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the
