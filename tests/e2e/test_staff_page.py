@@ -60,8 +60,8 @@ async def test_after_one_accepts_the_other_window_has_no_buttons(
     await giulia.evaluate(f"{accept(hers)}.click()")
     for tab, own in ((giulia, hers), (marco, his)):
         await tab.wait_for(f"{accept(own)} === null", within=20)
-        shown = await tab.evaluate(f"{card(own)}[0].querySelector('.resolution').textContent")
-        assert "handled by Giulia" in shown
+        shown = await tab.evaluate(f"{card(own)}[0].querySelector('.story').textContent")
+        assert "Giulia Ferri\u2069 ha accettato il tavolo per" in shown
     assert giulia.page_errors == marco.page_errors == []
 
 

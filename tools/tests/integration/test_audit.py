@@ -111,6 +111,17 @@ async def test_damage_is_reported_with_an_example(connection: Connection, check:
     assert findings[check].examples
 
 
+async def test_staff_are_expected_to_be_notified_of_an_acceptance_by_the_guest(connection: Connection) -> None:
+    await connection.execute(
+        """UPDATE event_outbox
+              SET payload = jsonb_set(payload, '{actor}', '{"userType": "CUSTOMER", "userId": 5, "name": "Anna"}')
+            WHERE event_type = 'RESERVATION_ACCEPTED'"""
+    )
+    findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
+    assert (findings["event_people"].checked, findings["event_people"].wrong) == (12, 3)
+    assert "RESTAURANT_USER:50" in findings["event_people"].examples[0]
+
+
 async def test_a_row_that_a_worker_holds_is_not_stuck(connection: Connection) -> None:
     await connection.execute(
         """UPDATE event_outbox

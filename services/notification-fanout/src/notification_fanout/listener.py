@@ -94,7 +94,7 @@ class EventListener:
         return {row["event_id"]: row for row in rows}
 
     def _is_notified(self, incoming: ReservationEvent) -> bool:
-        return is_notified(incoming.event.event_type, self._audience)
+        return is_notified(incoming.event.event_type, self._audience, incoming.data.actor)
 
     def _row(self, position: int, incoming: ReservationEvent) -> dict[str, Any]:
         event, data = incoming.event, incoming.data

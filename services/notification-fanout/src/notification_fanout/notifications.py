@@ -64,9 +64,11 @@ def event_notification(event: Row, state: Row | None) -> EventNotification:
     if state is not None and is_resolved and is_resolvable:
         resolution = Resolution(
             action=state["action_type"],
+            actor_type=state["actor_type"],
             actor_id=state["actor_id"],
             actor_name=state["actor_name"] or "",
             at=state["acted_at"],
+            outcome=state["outcome"],
         )
     return EventNotification(
         id=event["id"],

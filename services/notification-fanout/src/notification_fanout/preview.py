@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from notification_fanout.language import CODES, languages
 from notification_fanout.render import NotificationRenderer
-from tablebell.audience import AUDIENCES, channels_for, is_notified
+from tablebell.audience import AUDIENCES, channels_for
 from tablebell.events import EventType, ReservationData
 from tablebell.messages import EmailMessage, Message, PushMessage, SlackMessage, SmsMessage
 from tablebell.people import Audience, Channel
@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--note", default="Un seggiolone, per favore.")
     parser.add_argument("--html", action="store_true", help="print the HTML part of an e-mail instead of its text")
     options = parser.parse_args(arguments)
-    if not is_notified(options.event, options.audience):
+    if options.audience not in AUDIENCES[options.event]:
         parser.error(f"{options.audience} is not notified of {options.event}")
     if options.channel not in channels_for(options.event):
         parser.error(f"{options.event} is not sent by {options.channel}")

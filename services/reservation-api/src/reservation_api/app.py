@@ -21,6 +21,7 @@ from reservation_api.notification_actions import NotificationActions
 from reservation_api.outbox_admin import OutboxAdmin
 from reservation_api.preferences import PreferenceService
 from reservation_api.problem import ProblemBody, answer_with_problems
+from reservation_api.profiles import Profiles
 from reservation_api.ratelimit import RateLimit
 from reservation_api.request_middleware import RequestMiddleware
 from reservation_api.reservation_commands import ReservationCommands
@@ -95,7 +96,7 @@ def build_app(
     app.include_router(
         notification_routes(auth, Inbox(pool, wakeup_sender), NotificationActions(pool, commands, wakeup_sender))
     )
-    app.include_router(me_routes(auth, PreferenceService(pool)))
+    app.include_router(me_routes(auth, Profiles(pool), PreferenceService(pool)))
     app.include_router(
         admin_routes(auth, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
     )

@@ -53,6 +53,10 @@ async def set_person_active(connection: Executor, user_type: UserType, user_id: 
     return exists
 
 
+async def find_profile(connection: Executor, user_type: UserType, user_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_profile"], user_type, user_id)
+
+
 async def ask_reservation(
     connection: Executor,
     *,
@@ -179,6 +183,7 @@ async def append_action(
     resulting_version: int | None,
     actor: tuple[UserType, int],
     action: Action,
+    outcome: Mapping[str, Any] | None,
     decides: bool,
 ) -> datetime:
     """Return the action's `created_at`."""
@@ -191,6 +196,7 @@ async def append_action(
         resulting_version,
         *actor,
         action,
+        outcome,
         decides,
     )
     return done
@@ -208,9 +214,15 @@ async def list_unread_notifications(
     return await connection.fetch(SQL["list_unread_notifications"], user_type, user_id, before_id, limit)
 
 
-async def count_unread_notifications(connection: Executor, user_type: UserType, user_id: int) -> int:
-    count: int = await connection.fetchval(SQL["count_unread_notifications"], user_type, user_id)
-    return count
+async def list_open_notifications(
+    connection: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
+) -> list[Record]:
+    return await connection.fetch(SQL["list_open_notifications"], user_type, user_id, before_id, limit)
+
+
+async def count_notifications(connection: Executor, user_type: UserType, user_id: int) -> Record:
+    (counts,) = await connection.fetch(SQL["count_notifications"], user_type, user_id)
+    return counts
 
 
 async def lock_unread_notifications(

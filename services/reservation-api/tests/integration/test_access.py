@@ -58,6 +58,7 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/notifications/read-all"): (ANYONE, None, False),
     ("POST", "/notifications/{notification_id}/read"): (ANYONE, None, True),
     ("POST", "/notifications/{notification_id}/actions"): (ANYONE, {"actionType": "DISMISSED"}, True),
+    ("GET", "/me"): (ANYONE, None, False),
     ("GET", "/me/preferences"): (ANYONE, None, False),
     ("PUT", "/me/preferences"): (ANYONE, {"channels": {"SMS": False}}, False),
     ("GET", "/admin/outbox"): (ADMIN, None, False),
@@ -205,11 +206,12 @@ async def test_a_user_who_changed_restaurant_or_agency_loses_access_to_the_old_o
     for user_type, move in MOVES.items():
         client = person(user_type, PEOPLE[user_type])
         own = await world.notification(user_type, own=True)
-        assert (await client.get("/notifications/unread-count")).json() == {"unread": 1}
+        is_staff = user_type == "RESTAURANT_USER"
+        assert (await client.get("/notifications/unread-count")).json() == {"unread": 1, "open": int(is_staff)}
         await pool.execute(move.format(11, 8))
-        for params in ({}, {"unread": "true"}):
+        for params in ({}, {"unread": "true"}, {"open": "true"}):
             assert (await client.get("/notifications", params=params)).json()["items"] == []
-        assert (await client.get("/notifications/unread-count")).json() == {"unread": 0}
+        assert (await client.get("/notifications/unread-count")).json() == {"unread": 0, "open": 0}
         assert (await client.post("/notifications/read-all")).json() == {"read": 0}
         for body in ({"actionType": "DISMISSED"}, {"actionType": "REJECTED"}):
             assert (await client.post(f"/notifications/{own}/actions", json=body)).status_code == 404

@@ -12,6 +12,20 @@ from .conftest import Person
 PATH = "/me/preferences"
 
 
+async def test_the_profile_says_who_you_are_and_where_you_work(person: Person) -> None:
+    giulia = (await person("RESTAURANT_USER", 50).get("/me")).json()
+    assert (giulia["name"], giulia["locale"], giulia["userType"], giulia["userId"]) == (
+        "Giulia Ferri",
+        "it",
+        "RESTAURANT_USER",
+        50,
+    )
+    assert giulia["role"] in {"MANAGER", "STAFF"}
+    assert giulia["restaurant"] == {"id": 10, "name": "Trattoria del Porto", "timezone": "Europe/Rome"}
+    anna = (await person("CUSTOMER", 5).get("/me")).json()
+    assert (anna["name"], anna["role"], anna["restaurant"]) == ("Anna Bianchi", None, None)
+
+
 async def test_the_defaults_are_empty(anna: httpx.AsyncClient) -> None:
     assert (await anna.get(PATH)).json() == {"channels": {}, "eventTypes": {}, "quietHours": None}
 

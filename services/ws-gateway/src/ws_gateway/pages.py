@@ -4,10 +4,12 @@ A connection carries one request and is closed. That is enough for probes, scrap
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -106,9 +108,14 @@ def _response(status: HTTPStatus, content_type: str, body: bytes, more: dict[str
 
 
 def _load_files() -> dict[str, StaticFile]:
-    loaded = {}
-    for file in files("ws_gateway").joinpath("static").iterdir():
-        body = file.read_bytes()
+    return dict(_files_in(files("ws_gateway").joinpath("static"), "/"))
+
+
+def _files_in(folder: Traversable, path: str) -> Iterator[tuple[str, StaticFile]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files_in(entry, f"{path}{entry.name}/")
+            continue
+        body = entry.read_bytes()
         etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        loaded["/" + file.name] = StaticFile(TYPES[file.name.rpartition(".")[2]], body, etag)
-    return loaded
+        yield path + entry.name, StaticFile(TYPES[entry.name.rpartition(".")[2]], body, etag)

@@ -42,7 +42,7 @@ CHECKS = (
     Check(
         "event_people",
         "L0 → everyone concerned",
-        ("since", "until", "event_outbox", "notified_events", "notified_audiences"),
+        ("since", "until", "event_outbox", "notified_events", "notified_audiences", "notified_only_by"),
     ),
     Check("notification_order", "notified in order", ("since", "until", "event_notification", "scheduled_events")),
     Check("notification_outboxes", "notification → L1", ("since", "until", "notification", "notification_outbox")),

@@ -231,6 +231,8 @@ CREATE TABLE notification_action (
     reservation_version    integer NOT NULL,
     -- The version that the action created; NULL if it changed nothing (DISMISSED, CUSTOM by staff).
     resulting_version      integer,
+    -- That version as the pages tell it (tablebell.inbox.Outcome). The reservation itself may have changed since.
+    outcome                jsonb,
     actor_id               bigint NOT NULL,
     actor_type             text NOT NULL,
     action_type            text NOT NULL

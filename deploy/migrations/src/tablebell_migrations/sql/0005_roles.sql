@@ -49,7 +49,7 @@ GRANT SELECT (id, event_id, event_type, aggregate_type, aggregate_id, aggregate_
               published_at, discarded_at) ON event_outbox TO tablebell_notification_fanout;
 GRANT SELECT ON own_notification TO tablebell_notification_fanout;
 
-GRANT SELECT ON own_notification, inbox TO tablebell_reservation_api;
+GRANT SELECT ON own_notification, inbox, open_notification TO tablebell_reservation_api;
 GRANT DELETE ON undeliverable_address TO tablebell_reservation_api;
 GRANT EXECUTE ON FUNCTION reached_limit TO tablebell_reservation_api;
 GRANT INSERT ON admin_read TO tablebell_reservation_api;

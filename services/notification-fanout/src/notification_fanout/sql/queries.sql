@@ -144,13 +144,14 @@ SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_versio
 -- The first action on each event notification, whether its reservation has a later version, and the next event with a
 -- notification for the same audience.
 -- $1 event_notification ids
-SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, action.created_at AS acted_at,
+SELECT event.id, action.action_type, action.actor_type, action.actor_id, actor.name AS actor_name,
+       action.created_at AS acted_at, action.outcome,
        reservation.version > event.aggregate_version AS has_later_version, reservation.version,
        next.event_type AS next_event_type, next.aggregate_version AS next_version
   FROM event_notification AS event
   LEFT JOIN reservation ON reservation.id = event.reservation_id
   LEFT JOIN LATERAL (
-      SELECT action_type, actor_type, actor_id, created_at
+      SELECT action_type, actor_type, actor_id, created_at, outcome
         FROM notification_action
        WHERE notification_action.reservation_id = event.reservation_id
          AND reservation_version = event.aggregate_version

@@ -1,4 +1,4 @@
-"""The preferences of the current user."""
+"""The profile and the preferences of the current user."""
 
 from typing import Annotated
 
@@ -7,13 +7,18 @@ from fastapi import APIRouter, Depends
 from reservation_api.auth import Auth
 from reservation_api.preferences import Preferences, PreferenceService
 from reservation_api.problem import problems
+from reservation_api.profiles import Profile, Profiles
 from tablebell.people import UserType
 from tablebell.tokens import Identity
 
 
-def me_routes(auth: Auth, preferences: PreferenceService) -> APIRouter:
+def me_routes(auth: Auth, profiles: Profiles, preferences: PreferenceService) -> APIRouter:
     router = APIRouter(prefix="/me", tags=["Preferences"])
     anyone = Annotated[Identity, Depends(auth.only(*UserType))]
+
+    @router.get("", summary="Get your profile", responses=problems())
+    async def profile(identity: anyone) -> Profile:
+        return await profiles.find(identity)
 
     @router.get("/preferences", summary="Get your notification preferences", responses=problems())
     async def find(identity: anyone) -> Preferences:

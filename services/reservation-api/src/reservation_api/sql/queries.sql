@@ -66,6 +66,14 @@ WITH a_customer AS (
 SELECT EXISTS (SELECT FROM a_customer UNION ALL SELECT FROM a_restaurant_user UNION ALL SELECT FROM an_admin
                UNION ALL SELECT FROM an_agency_user)
 
+-- name: find_profile
+-- $1 user type · $2 user id
+SELECT person.name, person.role, person.locale, person.timezone, restaurant.id AS restaurant_id,
+       restaurant.name AS restaurant_name, restaurant.timezone AS restaurant_timezone
+  FROM person
+  LEFT JOIN restaurant ON restaurant.id = person.restaurant_id
+ WHERE person.user_type = $1 AND person.user_id = $2
+
 -- name: ask_reservation
 -- Inserts the reservation and its event in one statement: atomic, in one round trip. event_factory builds the event;
 -- this statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the
@@ -235,11 +243,11 @@ SELECT EXISTS (SELECT
 -- name: append_action
 -- Requires the reservation's lock. $1 event notification or NULL · $2 notification or NULL · $3 reservation ·
 -- $4 its version, $5 the resulting version or NULL · $6 actor's type · $7 actor's id · $8 action ·
--- $9 whether it counts as a decision
+-- $9 the outcome or NULL · $10 whether it counts as a decision
 INSERT INTO notification_action (event_notification_id, notification_id, reservation_id, reservation_version,
-                                 resulting_version, actor_type, actor_id, action_type, first_to_act)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
-        $9 AND NOT EXISTS (SELECT FROM notification_action
+                                 resulting_version, actor_type, actor_id, action_type, outcome, first_to_act)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+        $10 AND NOT EXISTS (SELECT FROM notification_action
                             WHERE reservation_id = $3 AND reservation_version = $4 AND first_to_act))
 RETURNING created_at
 
@@ -259,11 +267,23 @@ SELECT *
  ORDER BY id DESC
  LIMIT $4
 
--- name: count_unread_notifications
--- $1 user type · $2 user id
-SELECT count(*)
-  FROM own_notification
- WHERE user_type = $1 AND user_id = $2 AND NOT is_read
+-- name: list_open_notifications
+-- The array is computed first: the planner would rather search the whole inbox for the few open ones.
+-- $1 user type · $2 user id · $3 before this id · $4 limit
+SELECT *
+  FROM inbox
+ WHERE user_type = $1 AND user_id = $2
+   AND id = ANY (ARRAY(SELECT id
+                         FROM open_notification
+                        WHERE user_type = $1 AND user_id = $2 AND id < $3
+                        ORDER BY id DESC
+                        LIMIT $4))
+ ORDER BY id DESC
+
+-- name: count_notifications
+-- The unread and the open notifications. $1 user type · $2 user id
+SELECT (SELECT count(*) FROM own_notification WHERE user_type = $1 AND user_id = $2 AND NOT is_read) AS unread,
+       (SELECT count(*) FROM open_notification WHERE user_type = $1 AND user_id = $2) AS open
 
 -- name: lock_unread_notifications
 -- One or all unread notifications. Locked in order of id, so that two readers of shared notifications cannot deadlock.

@@ -91,10 +91,12 @@ SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
 
 -- name: event_people
 -- Every recipient of an event has a notification. People added after the event are not expected to have one. A scheduled
--- event counts only if the reservation still has the version that it was scheduled for.
--- $1 since · $2 until · $3 first event · $4 event types · $5 the audience that each notifies
+-- event counts only if the reservation still has the version that it was scheduled for. Some audiences are notified only if
+-- certain people caused the event.
+-- $1 since · $2 until · $3 first event · $4 event types · $5 the audience that each notifies · $6 the user types that must
+-- have caused it, separated by commas, or NULL
 WITH expected AS (
-    SELECT * FROM unnest($4::text[], $5::text[]) AS expected (event_type, audience)
+    SELECT * FROM unnest($4::text[], $5::text[], $6::text[]) AS expected (event_type, audience, only_by)
 ), event AS MATERIALIZED (
     SELECT e.id, e.event_id, expected.audience, e.created_at, (e.payload ->> 'restaurantId')::bigint AS restaurant_id,
            (e.payload ->> 'customerId')::bigint AS customer_id, (e.payload ->> 'agencyId')::bigint AS agency_id
@@ -103,6 +105,7 @@ WITH expected AS (
      WHERE e.id >= $3 AND e.created_at >= $1 AND e.status = 'PUBLISHED' AND e.published_at < $2
        AND (e.schedule_key IS NULL
             OR EXISTS (SELECT FROM reservation AS r WHERE r.id = e.aggregate_id AND r.version = e.aggregate_version))
+       AND (expected.only_by IS NULL OR e.payload #>> '{actor,userType}' = ANY (string_to_array(expected.only_by, ',')))
 ), recipient AS (
     SELECT event.*, 'RESTAURANT_USER' AS user_type, staff.id AS user_id
       FROM event JOIN restaurant_users AS staff USING (restaurant_id)
