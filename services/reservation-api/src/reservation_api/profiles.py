@@ -1,7 +1,7 @@
 """The profile of the current user: name, role, language, and where they work."""
 
 from reservation_api import store
-from reservation_api.auth import unknown_user
+from reservation_api.access import unknown_user
 from tablebell.events import CamelModel
 from tablebell.people import UserType
 from tablebell.postgres import Pool
