@@ -2,12 +2,14 @@
 
 import asyncio
 import sys
+from pathlib import Path
 
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.postgres import open_pool
 from tablebell.testing import Database, eventually
 from tablebell.wakeups import open_wakeup_sender
 from tablebell_sandbox.channel import Channel as SandboxChannel
+from tablebell_sandbox.service_account import ServiceAccount
 
 from .harness import Harness
 from .processes import running, settings_for
@@ -28,6 +30,38 @@ async def test_one_message_names_every_missing_or_wrong_setting() -> None:
     for name in (*named, "FCM_PROJECT", "FCM_CREDENTIALS_FILE", "SLACK_WEBHOOK_URL"):
         assert name in message
     assert "SMS_ACCOUNT" not in message
+
+
+PLAIN = {
+    "SMS_API_URL": "http://sms.example",
+    "FCM_API_URL": "http://fcm.example",
+    "SLACK_WEBHOOK_URL": "http://slack.example/services/T000/B000/secret",
+}
+
+
+async def test_providers_that_would_get_credentials_without_encryption_are_refused_with_one_message(
+    tmp_path: Path,
+) -> None:
+    credentials = tmp_path / "account.json"
+    ServiceAccount.generate("tablebell", "http://oauth.example/token").write(credentials)
+    environment = PLAIN | {"FCM_CREDENTIALS_FILE": str(credentials)}
+    code, message = await start_and_fail(**environment)
+    assert code == 78
+    for name in PLAIN:
+        assert f"{name}: should be https://, unless ALLOW_CLEARTEXT_CREDENTIALS is true" in message
+    assert "FCM_CREDENTIALS_FILE: its token_uri should be https://" in message
+    assert "secret" not in message
+
+    _, message = await start_and_fail(**environment, ALLOW_CLEARTEXT_CREDENTIALS="true")
+    assert "https" not in message
+    assert "DATABASE_URL: missing" in message
+
+
+async def test_a_provider_on_this_machine_needs_no_encryption() -> None:
+    for host in ("127.0.0.1:8026", "localhost", "[::1]:8026"):
+        _, message = await start_and_fail(**dict.fromkeys(PLAIN, f"http://{host}/services"))
+        assert "DATABASE_URL: missing" in message
+        assert "https" not in message
 
 
 async def test_a_disabled_channel_needs_no_settings() -> None:

@@ -12,7 +12,7 @@ from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS, Channel, UserTy
 
 NOW = datetime(2026, 5, 8, 20, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-DEFAULTS = Settings(database_url=SecretStr("postgresql:///x"), amqp_url=SecretStr("amqp://x")).recipient_limits
+DEFAULTS = Settings(database_url=SecretStr("postgresql://a@x/a"), amqp_url=SecretStr("amqp://x")).recipient_limits
 
 
 def send(user_type: str = "CUSTOMER", channel: str = "SMS", **changes: Any) -> dict[str, Any]:

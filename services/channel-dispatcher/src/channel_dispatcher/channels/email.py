@@ -167,7 +167,12 @@ def _not_connected(error: SMTPException) -> SendOutcome:
 async def open_email(settings: EmailSettings, timeout: float) -> AsyncIterator[EmailSender]:  # noqa: ASYNC109
     sender = parse_mailbox(settings.mail_from)
     ca_file = str(settings.smtp_ca_file) if settings.smtp_ca_file else None
-    server = SmtpServer.from_url(settings.smtp_url.get_secret_value(), ca_file=ca_file, timeout=timeout)
+    server = SmtpServer.from_url(
+        settings.smtp_url.get_secret_value(),
+        ca_file=ca_file,
+        timeout=timeout,
+        allow_cleartext_login=settings.allow_cleartext_credentials,
+    )
     pool = SmtpPool(server, hostname=sender.domain)
     try:
         yield EmailSender(pool, sender, settings.mail_unsubscribe_url or f"mailto:{sender.address}?subject=unsubscribe")
