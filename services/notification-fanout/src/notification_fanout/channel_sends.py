@@ -3,9 +3,10 @@
 from typing import Any
 
 from notification_fanout import notifications
-from notification_fanout.channels import DeliveryContext, Recipient, Send, plan
+from notification_fanout.channels import DeliveryContext, Recipient, Skip, plan
 from notification_fanout.expiry import is_urgent, not_after
 from notification_fanout.language import language_of
+from notification_fanout.mail import MailContext
 from notification_fanout.notifications import EventNotification, Row
 from notification_fanout.render import NotificationRenderer, Text
 from tablebell.audience import channels_for
@@ -23,7 +24,10 @@ class RendererCache:
         # The text is part of the key: a recipient may have changed their locale since it was stored.
         key = event.id, language.code, text
         if key not in self._renderers:
-            self._renderers[key] = NotificationRenderer(event.event_type, event.audience, language, event.data, text)
+            context = MailContext(event.contact, event.version, event.occurred_at, event.was_accepted)
+            self._renderers[key] = NotificationRenderer(
+                event.event_type, event.audience, language, event.data, text=text, context=context
+            )
         return self._renderers[key]
 
 
@@ -57,15 +61,15 @@ def channel_sends(
             "reservation_id": event.reservation_id,
             "aggregate_version": event.version,
             "recipient": decision.address,
-            "message": renderer.message(decision.channel, row["name"], ids).model_dump(),
+            "message": renderer.message(decision.channel, row["name"], ids).model_dump(exclude_defaults=True),
             "headers": event.headers,
             "not_after": context.not_after,
         }
-        if isinstance(decision, Send) and withdrawn is None:
-            send["next_attempt_at"] = decision.not_before if decision.not_before > context.now else None
-        elif isinstance(decision, Send):
+        if isinstance(decision, Skip):
+            send |= {"is_sent": False, "outcome": "SKIPPED", "last_error": decision.reason}
+        elif withdrawn is not None:
             send |= {"is_sent": False, "outcome": "WITHDRAWN", "last_error": withdrawn}
         else:
-            send |= {"is_sent": False, "outcome": "SKIPPED", "last_error": decision.reason}
+            send["next_attempt_at"] = decision.not_before if decision.not_before > context.now else None
         sends.append(send)
     return sends

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from notification_fanout.channels import Recipient, UndeliverableAddress
+from notification_fanout.contact import RestaurantContact
 from tablebell.events import EventType, ReservationData
 from tablebell.frames import NotificationFrame
 from tablebell.inbox import Resolution, actions_of
@@ -37,6 +38,9 @@ class EventNotification:
     """Whether the reservation has a later version."""
     superseded_by: str | None
     """The label of the reservation's next event with a notification for this audience."""
+    was_accepted: bool
+    """Whether an earlier version was accepted."""
+    contact: RestaurantContact
 
     @cached_property
     def data(self) -> ReservationData:
@@ -56,7 +60,7 @@ class EventNotification:
         return self.superseded_by and f"superseded by {self.superseded_by}"
 
 
-def event_notification(event: Row, state: Row | None) -> EventNotification:
+def event_notification(event: Row, state: Row | None, contact: RestaurantContact) -> EventNotification:
     """`event` is a row of lock_events, `state` its row of find_resolutions."""
     is_resolved = state is not None and state["action_type"] is not None
     is_resolvable = event["shared_read"] or event["event_type"] == EventType.RESERVATION_POSTPONED
@@ -86,12 +90,21 @@ def event_notification(event: Row, state: Row | None) -> EventNotification:
         superseded_by=event_label(state["next_event_type"], state["next_version"])
         if state is not None and state["next_version"] is not None
         else None,
+        was_accepted=bool(state and state["was_accepted"]),
+        contact=contact,
     )
 
 
 def event_label(event_type: str, version: int) -> str:
     """How a reason names the superseding event."""
     return f"{event_type} (version {version})"
+
+
+def restaurant_contact(row: Row) -> RestaurantContact:
+    """`row` is a row of find_restaurants."""
+    return RestaurantContact.of(
+        address=row["address"], phone=row["phone"], sender_name=row["sender_name"], reply_to=row["reply_to"]
+    )
 
 
 def recipient(row: Row) -> Recipient:

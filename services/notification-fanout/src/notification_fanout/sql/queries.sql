@@ -141,13 +141,21 @@ SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_versio
    FOR SHARE
 
 -- name: find_resolutions
--- The first action on each event notification, whether its reservation has a later version, and the next event with a
--- notification for the same audience.
+-- The first action on each event notification, whether its reservation has a later version, the next event with a
+-- notification for the same audience, and whether an earlier version was accepted.
 -- $1 event_notification ids
 SELECT event.id, action.action_type, action.actor_type, action.actor_id, actor.name AS actor_name,
        action.created_at AS acted_at, action.outcome,
        reservation.version > event.aggregate_version AS has_later_version, reservation.version,
-       next.event_type AS next_event_type, next.aggregate_version AS next_version
+       next.event_type AS next_event_type, next.aggregate_version AS next_version,
+       -- Not EXISTS: it may be planned as a hash of the whole history.
+       (SELECT true
+          FROM event_notification AS earlier
+         WHERE earlier.reservation_id = event.reservation_id
+           AND earlier.aggregate_version < event.aggregate_version
+           AND earlier.audience = event.audience
+           AND earlier.event_type = 'RESERVATION_ACCEPTED'
+         LIMIT 1) AS was_accepted
   FROM event_notification AS event
   LEFT JOIN reservation ON reservation.id = event.reservation_id
   LEFT JOIN LATERAL (
@@ -169,6 +177,10 @@ SELECT event.id, action.action_type, action.actor_type, action.actor_id, actor.n
        LIMIT 1
   ) AS next ON true
  WHERE event.id = ANY ($1::bigint[])
+
+-- name: find_restaurants
+-- What the messages to guests show of the restaurants. $1 restaurant ids
+SELECT id, address, phone, sender_name, reply_to FROM restaurant WHERE id = ANY ($1::bigint[])
 
 -- name: find_recipients
 -- The recipients of a batch of L1: notification, addresses and preferences.
