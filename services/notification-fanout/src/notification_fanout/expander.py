@@ -22,7 +22,7 @@ import asyncpg
 import structlog
 
 from notification_fanout import notifications, store
-from notification_fanout.channel_sends import RendererCache, channel_sends
+from notification_fanout.channel_sends import RendererCache, SharedMessages, channel_sends
 from notification_fanout.channels import wants_live
 from notification_fanout.contact import RestaurantContact
 from notification_fanout.frame_publisher import FramePublisher
@@ -174,12 +174,12 @@ class Expander:
         link(event.headers for event in events.values())
         found = {row["id"]: row for row in await store.find_recipients(connection, ids, user_types)}
 
-        renderers = RendererCache()
+        renderers, shared = RendererCache(), SharedMessages()
         frames: list[AddressedFrame] = []
         sends: list[dict[str, Any]] = []
         for row in (found[identity] for identity in ids if identity in found):
             event, recipient = events[row["event_notification_id"]], notifications.recipient(row)
-            sends += channel_sends(row, recipient, event, renderers)
+            sends += channel_sends(row, recipient, event, renderers, shared)
             if wants_live(recipient, event.event_type) and notifications.access_lost_because(row, event) is None:
                 to = address(row["user_type"], row["user_id"])
                 frames.append(addressed(notifications.frame(row, event), [to]))

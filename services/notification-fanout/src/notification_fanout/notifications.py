@@ -1,5 +1,6 @@
 """Values of the expander, built from database rows: event notifications, recipients and live frames. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -24,6 +25,7 @@ class EventNotification:
     """An event as one audience sees it, with its resolution so far."""
 
     id: int
+    event_id: str
     event_type: EventType
     audience: Audience
     reservation_id: int
@@ -41,6 +43,8 @@ class EventNotification:
     was_accepted: bool
     """Whether an earlier version was accepted."""
     contact: RestaurantContact
+    carriers: Mapping[str, int]
+    """The notification that carries the event's message to a shared address, by address, if there is one already."""
 
     @cached_property
     def data(self) -> ReservationData:
@@ -76,6 +80,7 @@ def event_notification(event: Row, state: Row | None, contact: RestaurantContact
         )
     return EventNotification(
         id=event["id"],
+        event_id=str(event["event_id"]),
         event_type=EventType(event["event_type"]),
         audience=Audience(event["audience"]),
         reservation_id=event["reservation_id"],
@@ -92,6 +97,7 @@ def event_notification(event: Row, state: Row | None, contact: RestaurantContact
         else None,
         was_accepted=bool(state and state["was_accepted"]),
         contact=contact,
+        carriers=(state["carriers"] if state is not None else None) or {},
     )
 
 
