@@ -18,7 +18,7 @@ from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import languages
 from notification_fanout.listener import EventListener
 from notification_fanout.message_parser import ReservationEvent, parse_message
-from notification_fanout.render import NotificationRenderer
+from notification_fanout.render import render_text
 from tablebell.events import EventType, ReservationData, encode_event, routing_key
 from tablebell.lifecycle import Stop
 from tablebell.outbox import Level
@@ -125,7 +125,7 @@ async def _insert(database: Database, pool: Pool) -> float:
     await pool.execute(f"TRUNCATE {TABLES} CASCADE")
     events = [_event(number) for number in range(1, EVENTS + 1)]
     texts = {
-        (audience, code): NotificationRenderer(EventType.RESERVATION_REQUESTED, audience, language, events[0].data).text
+        (audience, code): render_text(EventType.RESERVATION_REQUESTED, audience, language, events[0].data)
         for audience in Audience
         for code, language in languages().items()
     }

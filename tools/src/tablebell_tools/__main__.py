@@ -1,10 +1,12 @@
-"""Works with a system that runs: `demo`, `audit`, `republish`, `env`, `token`; and runs the tests and the bench."""
+"""Works with a system that runs: `demo`, `audit`, `republish`, `env`, `token`; `preview`, tests and the bench."""
 
 import argparse
 import asyncio
+import os
 import sys
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 from tablebell_local import command_line
@@ -14,6 +16,8 @@ from tablebell_tools import exports, testrun
 from tablebell_tools.audit.command import audit
 from tablebell_tools.demo.scenario import DemoScenario
 from tablebell_tools.demo.screen import Screen
+from tablebell_tools.preview.command import preview
+from tablebell_tools.preview.samples import Sample
 from tablebell_tools.republish.command import republish
 from tablebell_tools.republish.selection import Selection, parse_duration
 from tablebell_tools.side_by_side import Lanes
@@ -23,6 +27,19 @@ REPUBLISH_EXAMPLES = """examples:
   make republish UNHANDLED=1 SINCE=1d DRY=1      after RabbitMQ lost its data, or after a restore
   make republish EVENT=0f8fad5b-d9cb-469f-a165-70867728950e
   make republish DEAD=1 ERROR="does not exist"   when the cause is fixed"""
+
+PREVIEW_TEXTS = {
+    "customer": "the guest's name",
+    "restaurant": "the restaurant's name",
+    "note": "the note of the reservation",
+    "address": "the restaurant's address",
+    "phone": "its telephone number; empty for none",
+    "reply_to": "the address for replies; empty for none",
+}
+PREVIEW_EXAMPLES = """examples:
+  make preview
+  make preview PHONE= REPLY_TO=                  a restaurant that cannot be reached
+  make preview CUSTOMER="<b>Bobby</b>" FOLDER=/tmp/preview"""
 
 
 class Command:
@@ -80,6 +97,11 @@ class Command:
             )
         )
 
+    def preview(self) -> None:
+        options = self._options
+        given = {name: getattr(options, name) for name in PREVIEW_TEXTS if getattr(options, name) is not None}
+        print(f"Open {preview(options.folder.resolve(), replace(Sample(), **given))} in a browser.")
+
     def test(self) -> int:
         if self._options.pytest:
             return testrun.run(self._instance, "pytest", *self._options.pytest)
@@ -108,6 +130,16 @@ def parser() -> argparse.ArgumentParser:
             description="Publishes again what matches all of the filters. Listeners skip events they have handled.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             epilog=REPUBLISH_EXAMPLES,
+        )
+    )
+    _add_preview(
+        commands.add_parser(
+            "preview",
+            help="write every message in every language to a folder",
+            description="Writes every e-mail, SMS, push and Slack message, with an index page."
+            " The texts that people type can be replaced.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog=PREVIEW_EXAMPLES,
         )
     )
     test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
@@ -143,6 +175,16 @@ def _add_republish(options: argparse.ArgumentParser) -> None:
     options.add_argument("--url", help="another database than that of the running system")
     options.add_argument("--amqp", help="another RabbitMQ than that of the running system")
     options.set_defaults(usage=options.print_help)
+
+
+def _add_preview(options: argparse.ArgumentParser) -> None:
+    options.add_argument(
+        "--folder", type=Path, default=Path(".local/preview"), help="FOLDER=… (default: .local/preview)"
+    )
+    for name, what in PREVIEW_TEXTS.items():
+        # make exports the variables of its command line, so that no shell parses their values.
+        given = os.environ.get(name.upper())
+        options.add_argument(f"--{name.replace('_', '-')}", default=given, help=f"{name.upper()}=text: {what}")
 
 
 def main() -> int:

@@ -22,8 +22,9 @@ import asyncpg
 import structlog
 
 from notification_fanout import notifications, store
-from notification_fanout.channel_sends import RendererCache, channel_sends
+from notification_fanout.channel_sends import RendererCache, SharedMessages, channel_sends
 from notification_fanout.channels import wants_live
+from notification_fanout.contact import RestaurantContact
 from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION, LIMITED
 from notification_fanout.recipient_limits import RecipientLimits, SendWindow, apply_limits, count_limited
@@ -162,16 +163,23 @@ class Expander:
         user_types = [Audience(row["notification_type"]).user_type for row in rows]
         locked = await store.lock_events(connection, ids, user_types)
         states = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
-        events = {row["id"]: notifications.event_notification(row, states.get(row["id"])) for row in locked}
+        restaurants = await store.find_restaurants(connection, [row["restaurant_id"] for row in locked])
+        contacts = {row["id"]: notifications.restaurant_contact(row) for row in restaurants}
+        events = {
+            row["id"]: notifications.event_notification(
+                row, states.get(row["id"]), contacts.get(row["restaurant_id"], RestaurantContact())
+            )
+            for row in locked
+        }
         link(event.headers for event in events.values())
         found = {row["id"]: row for row in await store.find_recipients(connection, ids, user_types)}
 
-        renderers = RendererCache()
+        renderers, shared = RendererCache(), SharedMessages()
         frames: list[AddressedFrame] = []
         sends: list[dict[str, Any]] = []
         for row in (found[identity] for identity in ids if identity in found):
             event, recipient = events[row["event_notification_id"]], notifications.recipient(row)
-            sends += channel_sends(row, recipient, event, renderers)
+            sends += channel_sends(row, recipient, event, renderers, shared)
             if wants_live(recipient, event.event_type) and notifications.access_lost_because(row, event) is None:
                 to = address(row["user_type"], row["user_id"])
                 frames.append(addressed(notifications.frame(row, event), [to]))

@@ -60,6 +60,10 @@ async def find_resolutions(connection: Connection, event_notification_ids: Seque
     return await connection.fetch(SQL["find_resolutions"], event_notification_ids)
 
 
+async def find_restaurants(connection: Connection, restaurant_ids: Sequence[int]) -> Rows:
+    return await connection.fetch(SQL["find_restaurants"], restaurant_ids)
+
+
 async def find_recipients(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
     return await connection.fetch(SQL["find_recipients"], notification_ids, user_types)
 

@@ -51,7 +51,7 @@ async def test_a_decision_sends_a_frame_to_all_staff_and_withdraws_pending_sends
     assert await harness.count("notification_channel_send", withdrawn) == 8
     assert await harness.count("notification_channel_send", "outcome = 'SENT'") == 1
     # Admins are not notified of an acceptance, so nothing supersedes the request.
-    assert await harness.count("notification_channel_send", "user_type = 'ADMIN_USER' AND is_sent IS NOT NULL") == 0
+    assert await harness.count("notification_channel_send", "user_type = 'ADMIN_USER' AND outcome = 'WITHDRAWN'") == 0
 
 
 async def test_a_user_who_has_left_the_restaurant_gets_no_frames(harness: Harness) -> None:

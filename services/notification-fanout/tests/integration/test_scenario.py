@@ -59,8 +59,14 @@ async def test_texts_are_in_the_language_of_the_recipient_and_rows_contain_every
     assert row is not None
     assert row["recipient"] == "sofia.costa@porto.example"
     assert row["message"]["subject"] == "New reservation received"
-    assert "Hello Sofia Costa," in row["message"]["text"]
-    assert row["message"]["html"].startswith("<!doctype html>")
+    assert row["message"]["greeting"] == "Hello Sofia Costa,"
+    assert ["Guest", "Anna Bianchi"] in row["message"]["facts"]
+    guest = await harness.pool.fetchval(
+        "SELECT message FROM notification_channel_send WHERE user_type = 'CUSTOMER' AND channel_type = 'EMAIL'"
+    )
+    assert guest["sender_name"] == "Trattoria del Porto"
+    assert guest["letterhead"]["phone"] == "+390105550110"
+    assert "+390105550110" in guest["contact"]
     assert row["headers"]["correlation_id"] == "test"
     assert row["restaurant_id"] == 10
     assert row["not_after"] == SLOT
@@ -104,9 +110,9 @@ async def test_staff_are_notified_of_an_acceptance_by_the_guest_and_not_of_their
         assert row["title"] == "Anna Bianchi accepts the suggested time"
         assert when in row["body"], "the accepted time is the time of the table"
     mail = await harness.pool.fetchval(
-        "SELECT message ->> 'text' FROM notification_channel_send WHERE user_id = 52 AND channel_type = 'EMAIL'"
+        "SELECT message -> 'facts' FROM notification_channel_send WHERE user_id = 52 AND channel_type = 'EMAIL'"
     )
-    assert (mail is None) or f"When: {when}" in mail
+    assert (mail is None) or ["When", when] in mail
 
 
 async def test_a_reservation_without_an_agency_notifies_no_agency(harness: Harness) -> None:

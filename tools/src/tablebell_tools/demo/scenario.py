@@ -62,7 +62,8 @@ class DemoScenario:
         )
         people = {"restaurant": 3, "customer": 1, "admin": 2, "agency": 1}
         steps = EventSteps(connection, reservation["id"], "RESERVATION_REQUESTED", people)
-        await self._follow(steps, sockets, began, sends=17, frames=7)
+        # The two admins share a Slack webhook, where the request is sent once.
+        await self._follow(steps, sockets, began, sends=17, skipped=1, frames=7)
         await self._show_mail(steps)
         return int(reservation["id"])
 
@@ -94,7 +95,9 @@ class DemoScenario:
         if len(resolved) < 3:
             self._problems.append(f"{len(resolved)} of 3 members of staff saw that it was handled")
 
-    async def _follow(self, steps: EventSteps, sockets: Sockets, began: datetime, *, sends: int, frames: int) -> None:
+    async def _follow(
+        self, steps: EventSteps, sockets: Sockets, began: datetime, *, sends: int, frames: int, skipped: int = 0
+    ) -> None:
         deadline = time.monotonic() + TIMEOUT
         while True:
             for step in await steps.fetch_new():
@@ -106,8 +109,9 @@ class DemoScenario:
         self._screen.say("")
         self._screen.deliveries(steps.sends, arrived, began)
         sent = sum(send.is_sent is True for send in steps.sends)
-        if sent < sends:
-            self._problems.append(f"{steps.event_type}: {sent} of {sends} sends were accepted by their provider")
+        expected = sends - skipped
+        if sent != expected:
+            self._problems.append(f"{steps.event_type}: {sent} of {expected} sends were accepted by their provider")
         if len(arrived) < frames:
             self._problems.append(f"{steps.event_type}: {len(arrived)} of {frames} browsers got a frame")
 

@@ -158,6 +158,9 @@ CREATE TABLE notification_channel_send (
     reservation_id       bigint,
     aggregate_version    integer,
     recipient            text,              -- the address at the time the row was created
+    -- The event, on the one row that carries its message to an address that several people share (a Slack webhook). The rows
+    -- of the others are SKIPPED.
+    shared_event_id      uuid,
     message              jsonb NOT NULL DEFAULT '{}',  -- the rendered text, in the form of its channel
     headers              jsonb NOT NULL DEFAULT '{}',  -- correlation id and traceparent
     is_sent              boolean,
@@ -183,6 +186,8 @@ CREATE TABLE notification_channel_send (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX notification_channel_send_once ON notification_channel_send (notification_id, channel_type);
+CREATE UNIQUE INDEX notification_channel_send_shared ON notification_channel_send (shared_event_id, recipient)
+    WHERE shared_event_id IS NOT NULL;
 CREATE INDEX notification_channel_send_claim ON notification_channel_send (channel_type, next_attempt_at, id)
     WHERE is_sent IS NULL;
 -- The next restaurant with an open row, and its oldest row, in one step each.
