@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from notification_fanout.audience import AUDIENCES, channels_for
 from notification_fanout.contact import RestaurantContact
 from notification_fanout.language import languages
 from notification_fanout.mail import MailContext
 from notification_fanout.render import NotificationRenderer, render_text
+from tablebell.audience import AUDIENCES, channels_for
 from tablebell.events import EventType, ReservationData
 from tablebell.messages import Message
 from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS, Audience, Channel
