@@ -138,7 +138,7 @@ async def test_the_grants_of_a_service_are_what_its_statements_use(
         exact |= having if having and len(having) == 1 else having & exact or {any_column}
     wrong = [f"GRANT {_described(right)} TO {service}" for right in sorted(exact - granted)]
     wrong += [f"REVOKE {_described(right)} FROM {service}" for right in sorted(granted - exact)]
-    assert wrong == [], "change 0005_roles.sql accordingly"
+    assert not wrong, "change 0005_roles.sql:\n" + "\n".join(wrong)
 
 
 def _described(right: Right) -> str:

@@ -119,9 +119,10 @@ GRANT SELECT,
 GRANT SELECT (reservation_id, reservation_version, outcome, actor_id, actor_type, action_type, first_to_act, created_at)
    ON notification_action TO tablebell_notification_fanout;
 GRANT SELECT (id, notification_id, channel_type, recipient, is_sent, outcome, withdrawn_because, last_error, next_attempt_at,
-              lease_token, lease_until),
+              lease_token, lease_until, shared_event_id),
       INSERT (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id, aggregate_version, recipient,
-              message, headers, is_sent, outcome, withdrawn_because, last_error, next_attempt_at, not_after),
+              message, headers, is_sent, outcome, withdrawn_because, last_error, next_attempt_at, not_after,
+              shared_event_id),
       UPDATE (is_sent, outcome, withdrawn_because, last_error, lease_token, lease_until, updated_at)
    ON notification_channel_send TO tablebell_notification_fanout;
 GRANT SELECT (id, notification_id, notification_type, partition, status, retry_count, available_at, first_due_at,
@@ -137,7 +138,7 @@ GRANT SELECT (user_type, user_id, name, email, phone, fcm_token, locale, timezon
    ON person TO tablebell_notification_fanout;
 GRANT SELECT, INSERT (event_id, listener), DELETE ON processed_event TO tablebell_notification_fanout;
 GRANT SELECT (id, agency_id, slot_time, status, version) ON reservation TO tablebell_notification_fanout;
-GRANT SELECT (id) ON restaurant TO tablebell_notification_fanout;
+GRANT SELECT (id, address, phone, sender_name, reply_to) ON restaurant TO tablebell_notification_fanout;
 GRANT SELECT (id, restaurant_id, role, name, email, phone, fcm_token, locale, timezone, active)
    ON restaurant_users TO tablebell_notification_fanout;
 GRANT SELECT (user_type, user_id, channel_type, address, reason, silences)
