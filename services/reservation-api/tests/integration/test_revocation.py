@@ -7,6 +7,7 @@ import asyncpg
 import httpx
 import pytest
 
+from reservation_api import store
 from reservation_api.access import (
     deactivate_person,
     purge_revocations,
@@ -16,7 +17,7 @@ from reservation_api.access import (
 )
 from tablebell.people import UserType
 from tablebell.postgres import Pool, open_pool
-from tablebell.testing import Database, eventually
+from tablebell.testing import Database, eventually, plan
 from tablebell.testing import tokens as testing_tokens
 from tablebell.tokens import TokenRules, TokenVerifier
 
@@ -150,6 +151,18 @@ async def test_the_services_learn_who_is_inactive_or_unknown(api: str, own_pool:
     for wrong in (["CUSTOMER"], ["CUSTOMER:x"], [*many, "CUSTOMER:5"]):
         refused = await as_service(api, "POST", "/internal/people/without-access", json={"people": wrong})
         assert refused.status_code == 422
+
+
+async def test_the_lookup_of_a_person_uses_the_primary_key_of_one_table(pool: Pool) -> None:
+    await pool.execute("INSERT INTO customer (name) SELECT 'Guest' FROM generate_series(1, 20000)")
+    await pool.execute(
+        "INSERT INTO revocation (user_type, user_id) SELECT 'CUSTOMER', n FROM generate_series(1, 9000) AS n"
+    )
+    await pool.execute("ANALYZE customer, revocation")
+    nodes = await plan(pool, store.SQL["find_access"], "CUSTOMER", 5)
+    scans = [node for node in nodes if "Scan" in node["Node Type"] and node.get("Actual Loops")]
+    assert {node.get("Index Name") for node in scans} <= {"customer_pkey", "revocation_person"}
+    assert sum(node["Actual Rows"] + node.get("Rows Removed by Filter", 0) for node in scans) <= 5
 
 
 async def test_expired_revocations_are_purged(own_pool: Pool, pool: Pool) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Depends
 from fastapi.security import HTTPAuthorizationCredentials
 from pydantic import SecretStr
@@ -17,11 +18,16 @@ from tablebell.access_list import PEOPLE_PATH, REVOCATIONS_PATH, People, Revocat
 from tablebell.frames import address
 from tablebell.postgres import Pool
 
+log = structlog.get_logger(__name__)
+
 
 def internal_routes(pool: Pool, token: SecretStr | None) -> APIRouter:
-    def only_services(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]) -> None:
+    async def only_services(
+        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+    ) -> None:
         given = credentials.credentials.encode() if credentials else b""
         if token is None or not hmac.compare_digest(given, token.get_secret_value().encode()):
+            log.warning("service_refused", path=request.url.path, client=request.client and request.client.host)
             raise Problem(ProblemType.NO_VALID_TOKEN, headers={"WWW-Authenticate": "Bearer"})
 
     router = APIRouter(include_in_schema=False, dependencies=[Depends(only_services)])
