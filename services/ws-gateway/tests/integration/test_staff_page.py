@@ -249,6 +249,42 @@ async def test_a_bad_token_returns_to_the_sign_in(gateway: RunningGateway, chrom
     assert "token" not in await tab.evaluate("location.href")
 
 
+async def test_a_link_cannot_switch_the_session(gateway: RunningGateway, chromium: Chromium) -> None:
+    tab = await open_staff(chromium, gateway.http_url, GIULIA)
+    await tab.evaluate(f"location.hash = 'token={token(MARCO)}'; location.reload()")
+    await tab.wait_for("location.hash === '' && document.querySelector('#who').textContent.includes('Giulia')")
+    await tab.wait_for(IS_LIVE)
+    assert await tab.evaluate(f"sessionStorage.getItem('tablebell.token') !== '{token(MARCO)}'")
+
+
+async def test_the_policy_names_the_hosts_of_the_sockets_and_of_the_api(start_gateway: StartGateway) -> None:
+    async def connect_sources(gateway: RunningGateway, host: str) -> list[str]:
+        async with httpx.AsyncClient(base_url=gateway.http_url) as http:
+            answer = await http.get("/staff", headers={"Host": host})
+        policy = dict(part.strip().split(" ", 1) for part in answer.headers["Content-Security-Policy"].split(";"))
+        assert policy["frame-ancestors"] == "'none'"
+        return policy["connect-src"].split()
+
+    own = ["'self'", "ws://staff.example:8081", "wss://staff.example:8081"]
+    gateway = await start_gateway(public_api_url="https://api.example/v1")
+    assert await connect_sources(gateway, "staff.example:8081") == [*own, "https://api.example"]
+    assert await connect_sources(gateway, "x; script-src *") == ["'self'", "https://api.example"]
+    gateway = await start_gateway(public_api_url="")
+    expected = [*own, "http://staff.example:8080", "https://staff.example:8080"]
+    assert await connect_sources(gateway, "staff.example:8081") == expected
+
+
+async def test_what_is_not_a_file_is_not_stored_and_nothing_is_sniffed(gateway: RunningGateway) -> None:
+    async with httpx.AsyncClient(base_url=gateway.http_url) as http:
+        for path in ("/config.json", "/health/live", "/health/ready", "/metrics", "/nothing"):
+            answer = await http.get(path)
+            assert (answer.headers["Cache-Control"], answer.headers["X-Content-Type-Options"]) == (
+                "no-store",
+                "nosniff",
+            )
+        assert (await http.get("/staff")).headers["X-Content-Type-Options"] == "nosniff"
+
+
 async def test_the_page_says_who_and_where_in_the_readers_language(
     gateway: RunningGateway, api: InboxApi, chromium: Chromium
 ) -> None:

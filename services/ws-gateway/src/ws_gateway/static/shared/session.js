@@ -12,11 +12,14 @@ export const session = {
   end() {
     sessionStorage.removeItem(TOKEN);
   },
-  /** Take the token from `#token=…` and keep it out of the history and of screenshots. */
+  /**
+   * Take the token from `#token=…` and keep it out of the history and of screenshots. A link never replaces a session:
+   * whoever sent it could make the user act as somebody else.
+   */
   takeFromAddress() {
     const token = new URLSearchParams(location.hash.slice(1)).get("token");
     if (!token) return;
-    this.start(token);
+    if (!this.token) this.start(token);
     history.replaceState(null, "", location.pathname + location.search);
   },
 };
