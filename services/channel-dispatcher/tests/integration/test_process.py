@@ -98,6 +98,27 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_counted(
     assert 90 <= float(line.split()[1]) < 120
 
 
+async def test_the_log_shows_no_addresses_and_the_row_does(
+    harness: Harness, database: Database, tmp_path: Path
+) -> None:
+    refusal = {"kind": "smtp", "code": 550, "at": "rcpt", "text": "5.1.1 <anna.bianchi@mail.example>: User unknown"}
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, refusal)
+    (mail,) = await harness.add(Channel.EMAIL, recipient="anna.bianchi@mail.example")
+    (sms,) = await harness.add(Channel.SMS, recipient="5551234567")
+    environment = settings_for(database, harness.sandbox, harness.credentials) | {"LOG_LEVEL": "DEBUG"}
+    log = tmp_path / "dispatcher.log"
+    with log.open("wb") as output:
+        async with running(environment, output):
+            rows = await harness.finished(mail, sms)
+    assert ["anna.bianchi@mail.example" in row["last_error"] for row in rows] == [True, False]
+    assert "5551234567" in rows[1]["last_error"]
+    text = log.read_text()
+    assert text.count("delivery_settled") == 2
+    assert "<***@mail.example>: User unknown" in text
+    assert "anna.bianchi" not in text
+    assert "5551234567" not in text
+
+
 async def test_the_rows_of_a_disabled_channel_are_skipped_with_the_reason(harness: Harness, database: Database) -> None:
     (row_id,) = await harness.add(Channel.SLACK)
     environment = settings_for(database, harness.sandbox, harness.credentials) | {"CHANNELS_OFF": "SLACK"}
