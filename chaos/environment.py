@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 from tablebell_local.instance import Instance
 from tablebell_local.process import bring_up
-from tablebell_local.progress import Progress
 from tablebell_local.service import Service
 from tablebell_local.stack import run_all
 from tablebell_local.system import System
@@ -40,9 +39,8 @@ class ChaosEnvironment:
 
     async def restore(self) -> None:
         """Starts everything that is not healthy."""
-        with Progress() as progress:
-            await self.stack.servers_up(progress)
-            await run_all(*(bring_up(service, progress) for service in self.services))
+        await self.stack.servers_up()
+        await run_all(*(bring_up(service) for service in self.services))
 
 
 @asynccontextmanager
@@ -53,16 +51,13 @@ async def open_environment(
     overrides = {**UNLIMITED, **SETTINGS, **settings}
     system = System(instance)
     async with instance.locked():
-        system.stack.programs.ensure()
-        with Progress() as progress:
-            if not attach:
-                await system.stack.down(progress)
-                system.stack.remove_data()
-                instance.add_standby()
-            await system.up(progress, SCALE, (), overrides)
+        if not attach:
+            await system.stack.down()
+            system.stack.remove_data()
+            instance.add_standby()
+        await system.start(SCALE, overrides)
         try:
             yield ChaosEnvironment(system, overrides)
         finally:
             if not attach:
-                with Progress() as progress:
-                    await system.stack.down(progress)
+                await system.stack.down()

@@ -52,10 +52,10 @@ class Command:
 
     def demo(self) -> int:
         mode = self._mode()
-        mode.up(dict(self._options.scale), (), dict(self._options.set))
+        mode.up(dict(self._options.scale), dict(self._options.set))
         urls = mode.addresses()
         screen = Screen()
-        succeeded = asyncio.run(DemoScenario(urls, TokenIssuer(mode.signing_key()), screen).run())
+        succeeded = asyncio.run(DemoScenario(urls, TokenIssuer(mode.signing_key), screen).run())
         screen.addresses(
             {
                 "staff page": urls["WS_URL"].replace("ws:", "http:", 1) + "/staff",
@@ -70,7 +70,7 @@ class Command:
         print(exports.render(self._mode().addresses()))
 
     def token(self) -> None:
-        print(TokenIssuer(self._mode().signing_key()).issue(self._options.person))
+        print(TokenIssuer(self._mode().signing_key).issue(self._options.person))
 
     def audit(self) -> int:
         url = self._options.url or self._mode().database_url()

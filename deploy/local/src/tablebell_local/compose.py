@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -54,16 +54,12 @@ class Compose:
     def __init__(self, project: Path = PROJECT) -> None:
         self._project = project
 
-    @property
-    def is_possible(self) -> bool:
-        return (self._project / "docker-compose.yml").exists()
-
-    def up(self, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]) -> None:
+    def up(self, scale: Mapping[str, int], overrides: Mapping[str, str]) -> None:
         if overrides:
             raise CommandError("with Docker, put settings into .env instead of SET")
         self.write_environment()
         scales = [word for name, count in scale.items() for word in ("--scale", f"{name}={count}")]
-        self._call("up", "--detach", "--build", "--remove-orphans", *scales, *only)
+        self._call("up", "--detach", "--build", "--remove-orphans", *scales)
         self._wait_for_health()
 
     def down(self) -> None:
@@ -98,6 +94,7 @@ class Compose:
     def amqp_url(self) -> str:
         return self.addresses()["AMQP_URL"]
 
+    @property
     def signing_key(self) -> Path:
         self.write_environment()
         return self._project / SIGNING_KEY

@@ -1,7 +1,6 @@
 """Files of NAME=value lines with random secrets, and the key that signs tokens: created once, readable by their owner
 only."""
 
-import os
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,7 +35,8 @@ def load_or_create(path: Path, keys: Iterable[str] = KEYS, defaults: Mapping[str
     wanted = {**(defaults or {}), **{key: secrets.token_urlsafe(32) for key in keys}}
     missing = {name: value for name, value in wanted.items() if name not in known}
     if missing:
-        _append(path, missing)
+        before = path.read_text().rstrip("\n") + "\n" if path.exists() else ""
+        _write(path, before + "".join(f"{name}={value}\n" for name, value in missing.items()), 0o600)
     path.chmod(0o600)
     return known | missing
 
@@ -58,18 +58,11 @@ def load(path: Path) -> dict[str, str]:
     return {name: value.strip("\"'") for name, value in pairs}
 
 
-def _append(path: Path, values: Mapping[str, str]) -> None:
-    before = path.read_text() if path.exists() else ""
-    lines = [f"{name}={value}\n" for name, value in values.items()]
-    _write(path, before + ("\n" if before and not before.endswith("\n") else "") + "".join(lines), 0o600)
-
-
 def _write(path: Path, text: str, mode: int) -> None:
     """Replaces the file atomically."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-    temporary.chmod(mode)
-    temporary.rename(path)
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.chmod(mode)
+    new.rename(path)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 FCM_PROJECT = "tablebell-local"
 JWT_AUDIENCE = "tablebell"
+MAX_REPLICAS = 50
 SMS_ACCOUNT = "AC00000000000000000000000000000000"
 
 
@@ -101,33 +102,25 @@ def _ws_gateway(environment: Environment) -> dict[str, str]:
     }
 
 
+def _service(
+    name: str, port: int, settings: Callable[[Environment], dict[str, str]], *, needs_schema: bool = True
+) -> ServiceSpec:
+    return ServiceSpec(name, (name.replace("-", "_"),), {"PORT": (name, port)}, settings, needs_schema)
+
+
+SANDBOX_PORTS = {
+    "SANDBOX_PORT": ("sandbox", 8085),
+    "SANDBOX_SMTP_PORT": ("sandbox-smtp", 8025),
+    "SANDBOX_SMS_PORT": ("sandbox-sms", 8026),
+    "SANDBOX_FCM_PORT": ("sandbox-fcm", 8027),
+    "SANDBOX_SLACK_PORT": ("sandbox-slack", 8028),
+}
+
 SERVICES = (
-    ServiceSpec(
-        "sandbox",
-        ("tablebell_sandbox", "serve"),
-        {
-            "SANDBOX_PORT": ("sandbox", 8085),
-            "SANDBOX_SMTP_PORT": ("sandbox-smtp", 8025),
-            "SANDBOX_SMS_PORT": ("sandbox-sms", 8026),
-            "SANDBOX_FCM_PORT": ("sandbox-fcm", 8027),
-            "SANDBOX_SLACK_PORT": ("sandbox-slack", 8028),
-        },
-        _sandbox,
-        needs_schema=False,
-    ),
-    ServiceSpec("reservation-api", ("reservation_api",), {"PORT": ("reservation-api", 8080)}, _reservation_api),
-    ServiceSpec("ws-gateway", ("ws_gateway",), {"PORT": ("ws-gateway", 8081)}, _ws_gateway, needs_schema=False),
-    ServiceSpec("event-relay", ("event_relay",), {"PORT": ("event-relay", 8082)}, _event_relay),
-    ServiceSpec(
-        "notification-fanout",
-        ("notification_fanout",),
-        {"PORT": ("notification-fanout", 8083)},
-        _notification_fanout,
-    ),
-    ServiceSpec(
-        "channel-dispatcher",
-        ("channel_dispatcher",),
-        {"PORT": ("channel-dispatcher", 8084)},
-        _channel_dispatcher,
-    ),
+    ServiceSpec("sandbox", ("tablebell_sandbox", "serve"), SANDBOX_PORTS, _sandbox, needs_schema=False),
+    _service("reservation-api", 8080, _reservation_api),
+    _service("ws-gateway", 8081, _ws_gateway, needs_schema=False),
+    _service("event-relay", 8082, _event_relay),
+    _service("notification-fanout", 8083, _notification_fanout),
+    _service("channel-dispatcher", 8084, _channel_dispatcher),
 )
