@@ -84,7 +84,7 @@ def test_a_request_without_a_trace_starts_one(traced: TracedRun) -> None:
     first = [span for span in traced.collector.named("POST /customer/reservation/ask") if not span.parent]
     (request,) = first
     assert request.trace != TRACE
-    assert len(traced.collector.of(request.trace, "send ")) == 17
+    assert len(traced.collector.of(request.trace, "send ")) == 16
 
 
 def test_a_batch_of_a_listener_and_its_messages_are_linked_both_ways(traced: TracedRun) -> None:
@@ -113,7 +113,7 @@ async def test_an_unreachable_collector_blocks_neither_work_nor_shutdown(
         async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             await ask(running, "2027-11-14T20:00:00", {})
             database = await asyncpg.connect(running.environment.database.url.get_secret_value())
-            sent = "SELECT count(*) = 17 FROM notification_channel_send WHERE is_sent"
+            sent = "SELECT count(*) = 16 FROM notification_channel_send WHERE is_sent"
             await eventually(lambda: database.fetchval(sent), within=60, every=0.1)
             await database.close()
             began = time.monotonic()
