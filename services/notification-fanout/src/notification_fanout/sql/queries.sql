@@ -204,10 +204,11 @@ SELECT own.id, own.event_notification_id, own.user_type, own.user_id, own.title,
 
 -- name: lock_recipients
 -- Expanders that plan messages to the same recipient take turns, so that each counts the messages of the others. The locks
--- end with the transaction; they are taken in one order, so that two expanders cannot wait for each other.
+-- end with the transaction; they are taken in one order, so that two expanders cannot wait for each other. Recipients share
+-- 128 locks: PostgreSQL's table of locks is small, and a batch may have thousands of recipients.
 -- $1 channels with recipients
 SELECT pg_advisory_xact_lock(45, key)
-  FROM (SELECT DISTINCT hashtext(recipient) AS key FROM unnest($1::text[]) AS recipient ORDER BY key) AS sorted
+  FROM (SELECT DISTINCT hashtext(recipient) & 127 AS key FROM unnest($1::text[]) AS recipient ORDER BY key) AS sorted
 
 -- name: find_due_times
 -- The due times of the last hour and later, the latest first, of messages that are sent or open. The first ones are left
