@@ -122,8 +122,8 @@ async def count_recent_marks(connection: Connection | Pool, channel: str, within
     return int(await connection.fetchval(SQL["count_recent_marks"], channel, within))
 
 
-async def purge_marks(connection: Connection | Pool, older_than: timedelta) -> int:
-    status = await connection.execute(SQL["purge_marks"], older_than)
+async def purge_marks(connection: Connection | Pool, older_than: timedelta, limit: int) -> int:
+    status = await connection.execute(SQL["purge_marks"], older_than, limit)
     return int(status.rpartition(" ")[2])
 
 
