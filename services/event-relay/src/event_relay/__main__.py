@@ -51,7 +51,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             wakeup=wakeup,
             batch_size=settings.batch_size,
             lease=settings.lease,
-            poll_seconds=settings.relay_poll_seconds,
+            poll_seconds=settings.poll_seconds,
         )
         purge = Purge(pool, outbox_retentions(outbox, done=settings.retention, dead=settings.dead_retention))
         gauges = OutboxGauges(pool, outbox)

@@ -7,7 +7,7 @@ from tablebell.settings import BrokerSettings, DatabaseSettings, OutboxSettings,
 
 class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings):
     port: Port = 8082
-    relay_poll_seconds: Seconds = 5.0
+    poll_seconds: Seconds = 5.0
     relay_wakeups: bool = True
     """Off: only the poll finds new events. For connection poolers without LISTEN."""
 

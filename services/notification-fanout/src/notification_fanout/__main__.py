@@ -99,7 +99,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         tasks.create_task(wakeup_listener.run(stop), name="wakeup_listener")
         tasks.create_task(partitions.run(stop), name="partitions")
         tasks.create_task(
-            keep_running("expander", expander.run_once, announced, settings.notification_poll_seconds, stop),
+            keep_running("expander", expander.run_once, announced, settings.poll_seconds, stop),
             name="expander",
         )
         tasks.create_task(keep_running("frames", backlog.run_once, Wakeup(), backlog.poll_seconds, stop), name="frames")

@@ -17,7 +17,7 @@ class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings
     expander_linger_seconds: Annotated[float, Field(ge=0, le=1)] = 0.002
     consumer_timeout_seconds: Seconds = 1800.0
     """RabbitMQ's `consumer_timeout`: a batch that cannot be handled is requeued after half of it."""
-    notification_poll_seconds: Seconds = 5.0
+    poll_seconds: Seconds = 5.0
     inbox_retention_days: Days = 180.0
     """How long notifications stay in the inboxes. Those of a reservation in the future are kept."""
     # Messages per hour to one recipient, for each channel; 0 is no limit. Staff of a busy restaurant get one every 2 s.
