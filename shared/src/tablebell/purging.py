@@ -33,6 +33,7 @@ PAUSE_PER_SECOND = 4.0
 """At most a fifth of the time is spent on purging."""
 
 PURGED = Counter("rows_purged_total", "Rows deleted past their retention, by the name of the retention.", ["retention"])
+FAILURES = Counter("purge_failures_total", "Purges that ended with an error.", ["retention"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Purge:
             raise
         except Exception:  # the other retentions continue
             log.exception("purge_failed", retention=retention.name)
+            FAILURES.labels(retention.name).inc()
             return 0
         PURGED.labels(retention.name).inc(rows)
         if rows:

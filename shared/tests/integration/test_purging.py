@@ -112,5 +112,7 @@ async def test_a_retention_that_fails_does_not_stop_the_others(pool: Pool) -> No
 
     await append_frames(pool, 5)
     purge = Purge(pool, [Retention("broken", WEEK, fail), Retention("frames", WEEK, purge_frames)])
+    before = REGISTRY.get_sample_value("purge_failures_total", {"retention": "broken"}) or 0
     assert await purge.run_once() is False
     assert await count_frames(pool) == 0
+    assert REGISTRY.get_sample_value("purge_failures_total", {"retention": "broken"}) == before + 1
