@@ -124,10 +124,11 @@ async def list_unprocessed_events(
     return await connection.fetch(SQL["list_unprocessed_events"], listener, lookback, after_id, limit)
 
 
-async def lock_purge(connection: Connection) -> bool:
-    return bool(await connection.fetchval(SQL["lock_purge"]))
-
-
 async def purge_processed_events(connection: Connection, retention: timedelta, limit: int) -> int:
     status = await connection.execute(SQL["purge_processed_events"], retention, limit)
+    return int(status.rpartition(" ")[2])
+
+
+async def purge_event_notifications(connection: Connection, retention: timedelta, limit: int) -> int:
+    status = await connection.execute(SQL["purge_event_notifications"], retention, limit)
     return int(status.rpartition(" ")[2])

@@ -44,8 +44,8 @@ async def list_revocations(connection: Executor) -> list[Record]:
     return await connection.fetch(SQL["list_revocations"])
 
 
-async def purge_revocations(connection: Executor, limit: int) -> int:
-    return int((await connection.execute(SQL["purge_revocations"], limit)).split()[-1])
+async def purge_revocations(connection: Executor, after_expiry: timedelta, limit: int) -> int:
+    return int((await connection.execute(SQL["purge_revocations"], after_expiry, limit)).split()[-1])
 
 
 async def set_person_active(connection: Executor, user_type: UserType, user_id: int, *, active: bool) -> bool:

@@ -292,10 +292,6 @@ SELECT id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version
 
 -- Purging.
 
--- name: lock_purge
--- One replica purges at a time. The lock ends with the transaction.
-SELECT pg_try_advisory_xact_lock(hashtext('notification-fanout purge'))
-
 -- name: purge_processed_events
 -- $1 retention · $2 limit
 DELETE FROM processed_event
@@ -305,3 +301,19 @@ DELETE FROM processed_event
             WHERE processed_at < now() - $1::interval
             ORDER BY processed_at
             LIMIT $2))
+
+-- name: purge_event_notifications
+-- With their notifications. Those of a reservation in the future are kept: staff may still have to decide on it.
+-- $1 retention · $2 limit
+WITH outdated AS MATERIALIZED (
+    SELECT id
+      FROM event_notification
+     WHERE created_at < now() - $1::interval
+       AND coalesce((SELECT slot_time < now() FROM reservation WHERE reservation.id = reservation_id), true)
+     ORDER BY created_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+), notifications AS (
+    DELETE FROM notification WHERE event_notification_id = ANY (ARRAY(SELECT id FROM outdated))
+)
+DELETE FROM event_notification WHERE id = ANY (ARRAY(SELECT id FROM outdated))

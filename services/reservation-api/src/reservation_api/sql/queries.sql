@@ -47,9 +47,9 @@ SELECT user_type, user_id, token_id, extract(epoch FROM issued_before)::float8 A
  ORDER BY id
 
 -- name: purge_revocations
--- $1 limit
+-- $1 time after the expiry · $2 limit
 DELETE FROM revocation
- WHERE id IN (SELECT id FROM revocation WHERE expires_at <= now() ORDER BY expires_at LIMIT $1)
+ WHERE id IN (SELECT id FROM revocation WHERE expires_at <= now() - $1::interval ORDER BY expires_at LIMIT $2)
 
 -- name: set_person_active
 -- A trigger appends the revocation when a person is deactivated. Returns whether the person exists.
