@@ -52,6 +52,10 @@ async def find_frame_recipients(connection: Connection, event_notification_ids: 
     return await connection.fetch(SQL["find_frame_recipients"], event_notification_ids)
 
 
+async def find_staff(connection: Connection, restaurant_ids: Sequence[int]) -> Rows:
+    return await connection.fetch(SQL["find_staff"], restaurant_ids)
+
+
 async def lock_events(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
     return await connection.fetch(SQL["lock_events"], notification_ids, user_types)
 

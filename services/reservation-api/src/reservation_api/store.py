@@ -101,10 +101,12 @@ async def list_reservations_of_staff(
     *,
     status: str | None,
     day: date | None,
+    name: str | None,
+    phone: str | None,
     after: tuple[datetime, int],
     limit: int,
 ) -> list[Record]:
-    return await connection.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, *after, limit)
+    return await connection.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, name, phone, *after, limit)
 
 
 async def lock_reservation(connection: Connection, reservation_id: int) -> Record | None:

@@ -36,7 +36,7 @@ WITH given AS MATERIALIZED (
      WHERE NOT (scheduled AND EXISTS (SELECT
                                         FROM reservation
                                        WHERE reservation.id = event.reservation_id
-                                         AND (reservation.status <> 'ACCEPTED'
+                                         AND (reservation.status NOT IN ('ACCEPTED', 'ARRIVED')
                                               OR reservation.slot_time <> event.slot_time)))
 ), recipient AS (
     SELECT position, id AS user_id, locale
@@ -123,6 +123,13 @@ SELECT event_notification_id, user_type, user_id
   FROM own_notification
  WHERE event_notification_id = ANY ($1::bigint[])
  ORDER BY event_notification_id, user_id
+
+-- name: find_staff
+-- $1 restaurants
+SELECT restaurant_id, id
+  FROM restaurant_users
+ WHERE restaurant_id = ANY ($1::bigint[]) AND active
+ ORDER BY id
 
 -- The expander.
 

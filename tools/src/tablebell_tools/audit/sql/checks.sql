@@ -19,6 +19,7 @@ WITH event AS (
            AND bool_or(event.aggregate_version = r.version
                        AND CASE r.status
                                WHEN 'NOT_ACCEPTED' THEN event.event_type IN ('RESERVATION_REQUESTED', 'RESERVATION_CHANGED')
+                               WHEN 'ACCEPTED' THEN event.event_type IN ('RESERVATION_ACCEPTED', 'RESERVATION_REOPENED')
                                ELSE event.event_type = 'RESERVATION_' || r.status
                            END) AS is_right
       FROM reservation AS r
