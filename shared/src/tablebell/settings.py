@@ -68,6 +68,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_confidential(url: str) -> bool:
+    """Whether nobody between us and the URL's host can read or change what is sent."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
 class ServiceSettings(FrozenSettings):
     """Settings of every service: listen address, logs, time to drain."""
 
