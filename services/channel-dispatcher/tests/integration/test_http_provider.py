@@ -56,7 +56,7 @@ async def test_a_client_with_an_occupied_connection_is_not_used_for_ever(harness
     (client,) = clients.opened
     async with client.stream("POST", harness.sandbox.slack_url, json={"text": "Tavolo per 4"}):
         down = await post()
-    assert isinstance(down, ProviderDown)
-    assert "PoolTimeout" in down.reason
-    assert isinstance(await post(), httpx.Response)
+        assert isinstance(down, ProviderDown)
+        assert "PoolTimeout" in down.reason
+        assert isinstance(await post(), httpx.Response)
     await provider.close()
