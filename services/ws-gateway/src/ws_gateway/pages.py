@@ -28,6 +28,7 @@ TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
+    "ts": "text/plain; charset=utf-8",
 }
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -92,6 +93,18 @@ async def test_stored_and_live_notifications_are_one_list(
     await gateway.publish(*api.resolve(api.inboxes[ME][api.ids(ME)[0]], 51, "CONFIRMED"))
     await gateway.publish(*late, *api.mark_read(view, 51))
     await shows_the_inbox(tab, api)
+
+
+async def test_the_type_declarations_name_what_the_client_has(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium
+) -> None:
+    async with httpx.AsyncClient(base_url=gateway.http_url) as http:
+        types = (await http.get("/tablebell.d.ts")).text
+    declared = types[types.index("export class Inbox") :]
+    names = set(re.findall(r"^  (?:readonly )?(\w+)[:(]", declared, re.MULTILINE)) - {"constructor"}
+    tab = await open_inbox(chromium, gateway.http_url, api)
+    public = "[...Object.getOwnPropertyNames(Object.getPrototypeOf(inbox)), ...Object.keys(inbox)]"
+    assert set(await tab.evaluate(public)) - {"constructor"} == names
 
 
 async def test_after_a_gateway_restart_the_page_catches_up(

@@ -4,6 +4,7 @@ import json
 import subprocess
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,16 +100,25 @@ async def test_no_text_that_anybody_can_type_breaks_the_layout(
 
 
 async def evening(gateway: RunningGateway, api: InboxApi, chromium: Chromium) -> Tab:
-    """A realistic evening: requests for tonight and later, answered ones, a change, a cancellation."""
+    """A realistic evening: requests for the next evening and later, an answered one, a change, a cancellation."""
+    now = datetime.now(ROME)
+    first = now.replace(hour=20, minute=0, second=0, microsecond=0) + timedelta(days=now.hour >= 18)
+
+    def table(name: str, guests: int, *, days: int = 0, minutes: int = 0, **more: Any) -> dict[str, Any]:
+        at = first + timedelta(days=days, minutes=minutes)
+        return {**reservation(name, guests, 0, **more), "slotTime": at.isoformat()}
+
+    def waited(minutes: int) -> timedelta:
+        return timedelta(minutes=minutes)
+
     guest = {"userType": "CUSTOMER", "userId": 6, "name": "Luís Pereira"}
-    add, minutes = api.add, [timedelta(minutes=count) for count in range(35)]
-    add(*BOTH, **reservation("Luís Pereira", 4, 26), event_type="RESERVATION_CANCELLED", actor=guest)
-    add(*BOTH, waited=minutes[34], **reservation("Anna Bianchi", 4, 3, note="Allergia alle noci, un seggiolone"))
-    add(*BOTH, waited=minutes[6], **reservation("Sofia Conti", 2, 4))
-    add(*BOTH, waited=minutes[4], **reservation("Massimiliano della Rovere", 12, 28, note="Compleanno, torta nostra"))
-    changed = {**reservation("Chiara Esposito", 6, 50), "previousPartySize": 4}
-    add(*BOTH, waited=minutes[2], **changed, event_type="RESERVATION_CHANGED")
-    add(*BOTH, waited=minutes[1], **reservation("Hans Müller", 3, 24 * 60))
+    api.add(*BOTH, **table("Luís Pereira", 4), event_type="RESERVATION_CANCELLED", actor=guest)
+    api.add(*BOTH, waited=waited(34), **table("Anna Bianchi", 4, note="Allergia alle noci, un seggiolone"))
+    api.add(*BOTH, waited=waited(6), **table("Sofia Conti", 2, minutes=30))
+    api.add(*BOTH, waited=waited(4), **table("Massimiliano della Rovere", 12, minutes=60, note="Compleanno"))
+    changed = table("Chiara Esposito", 6, days=2, previousPartySize=4)
+    api.add(*BOTH, waited=waited(2), **changed, event_type="RESERVATION_CHANGED")
+    api.add(*BOTH, waited=waited(1), **table("Hans Müller", 3, days=60, minutes=-30))
     tab = await open_staff(chromium, gateway.http_url, GIULIA)
     await tab.wait_for("document.querySelectorAll('.card').length === 5")
     answered = next(view for view in api.inboxes[GIULIA].values() if view.properties["customerName"] == "Sofia Conti")
