@@ -117,7 +117,10 @@ async def run_as(database: Database, service: str, statement: str) -> None:
         ("reservation_api", "DELETE FROM reservation"),
         ("reservation_api", "INSERT INTO notification DEFAULT VALUES"),
         ("reservation_api", "CREATE TABLE mine ()"),
-        ("reservation_api", "UPDATE customer SET name = 'x'"),
+        ("reservation_api", "DELETE FROM customer"),
+        ("reservation_api", "DELETE FROM restaurant"),
+        ("reservation_api", "UPDATE management_change SET act = 'CHANGE'"),
+        ("reservation_api", "DELETE FROM management_change"),
     ],
 )
 async def test_a_service_lacks_the_rights_it_does_not_need(database: Database, service: str, statement: str) -> None:

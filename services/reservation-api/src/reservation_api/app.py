@@ -16,6 +16,11 @@ from reservation_api.body_limit import BodyLimit
 from reservation_api.create_reservation import CreateReservation
 from reservation_api.idempotency import Idempotency
 from reservation_api.inbox import Inbox
+from reservation_api.management.agencies import Agencies
+from reservation_api.management.changes import Changes
+from reservation_api.management.members import Members
+from reservation_api.management.people import PeopleAdmin
+from reservation_api.management.restaurants import RestaurantAdmin
 from reservation_api.notification_actions import NotificationActions
 from reservation_api.outbox_admin import OutboxAdmin
 from reservation_api.preferences import PreferenceService
@@ -27,9 +32,13 @@ from reservation_api.reservation_history import ReservationHistory
 from reservation_api.reservations import Reservations
 from reservation_api.restaurants import Restaurants
 from reservation_api.routes.admin import admin_routes
+from reservation_api.routes.agency import agency_routes
 from reservation_api.routes.customer import customer_routes
+from reservation_api.routes.managed_people import managed_people_routes
+from reservation_api.routes.managed_restaurants import managed_restaurant_routes
 from reservation_api.routes.me import me_routes
 from reservation_api.routes.notifications import notification_routes
+from reservation_api.routes.own_restaurant import own_restaurant_routes
 from reservation_api.routes.restaurant import restaurant_routes
 from reservation_api.security_headers import SecurityHeaders, page_policy
 from reservation_api.settings import Settings
@@ -55,7 +64,9 @@ TAGS = [
     {"name": "Customers", "description": "Request, change and cancel reservations."},
     {"name": "Restaurants", "description": "Accept or reject reservations, or propose another time."},
     {"name": "Inbox", "description": "The notifications of the current user, and actions on them."},
-    {"name": "Preferences", "description": "Channels, event types and quiet hours."},
+    {"name": "Agencies", "description": "Manage the customers of an agency."},
+    {"name": "Profile and preferences", "description": "Name, telephone, language; channels and quiet hours."},
+    {"name": "Management", "description": "Restaurants, agencies and people, and who changed them."},
     {"name": "Operators", "description": "Outbox levels, undeliverable addresses, reservation history."},
 ]
 
@@ -79,6 +90,9 @@ def build_app(
         RateLimit(settings.rate_limit_per_second, settings.rate_limit_burst),
         RateLimit(settings.auth_failures_per_second, settings.auth_failures_burst),
     )
+    members = Members(auth, pool)
+    managed_restaurants = RestaurantAdmin(pool)
+    people = PeopleAdmin(pool)
     restaurants = Restaurants(settings.restaurant_cache_seconds)
     reservations = Reservations(pool)
     commands = ReservationCommands(pool, restaurants, wakeup_sender, horizon=horizon, limits=settings.limits)
@@ -91,9 +105,13 @@ def build_app(
     app.include_router(
         notification_routes(auth, Inbox(pool, wakeup_sender), NotificationActions(pool, commands, wakeup_sender))
     )
-    app.include_router(me_routes(auth, PreferenceService(pool)))
+    app.include_router(me_routes(auth, members, people, PreferenceService(pool)))
+    app.include_router(own_restaurant_routes(members, managed_restaurants, people))
+    app.include_router(agency_routes(members, people))
+    app.include_router(managed_restaurant_routes(members, managed_restaurants, Agencies(pool)))
+    app.include_router(managed_people_routes(members, people, Changes(pool)))
     app.include_router(
-        admin_routes(auth, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
+        admin_routes(members, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
     )
     mount_health(app, health)
 

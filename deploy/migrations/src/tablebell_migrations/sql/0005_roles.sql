@@ -19,8 +19,11 @@ REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public TO
     tablebell_reservation_api, tablebell_event_relay, tablebell_notification_fanout, tablebell_channel_dispatcher;
 
-GRANT SELECT ON restaurant, restaurant_closure, customer, restaurant_users, admin_users, agency_users, agency, person,
-    undeliverable_address, processed_event, channel_send_attempt TO tablebell_reservation_api;
+GRANT SELECT ON person, undeliverable_address, processed_event, channel_send_attempt TO tablebell_reservation_api;
+GRANT SELECT, INSERT, UPDATE ON restaurant, agency, customer, restaurant_users, admin_users, agency_users
+    TO tablebell_reservation_api;
+GRANT SELECT, INSERT, DELETE ON restaurant_closure TO tablebell_reservation_api;
+GRANT SELECT, INSERT ON management_change TO tablebell_reservation_api;
 GRANT SELECT, INSERT, UPDATE ON reservation, event_outbox, notification_preference, idempotency_key, notification_action,
     outbox_intervention TO tablebell_reservation_api;
 GRANT DELETE ON idempotency_key TO tablebell_reservation_api;

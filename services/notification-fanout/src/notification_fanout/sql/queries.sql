@@ -25,7 +25,8 @@ SELECT given.event_id, given.is_known, new.event_id IS NOT NULL AS is_new
 
 -- name: append_notifications
 -- Writes event_notification, notification and L1 in the order of $1. texts holds the title and body in every language;
--- a recipient gets those of their locale. Skips scheduled events whose reservation is not accepted or has another time.
+-- a recipient gets those of their locale. Inactive people get none. Skips scheduled events whose reservation is not
+-- accepted or has another time.
 -- $1 the events, as a JSON array of objects · $2 audience · $3 user type · $4 types of scheduled events
 WITH given AS MATERIALIZED (
     SELECT *
@@ -41,19 +42,19 @@ WITH given AS MATERIALIZED (
 ), recipient AS (
     SELECT position, id AS user_id, locale
       FROM given JOIN restaurant_users USING (restaurant_id)
-     WHERE $3 = 'RESTAURANT_USER'
+     WHERE $3 = 'RESTAURANT_USER' AND active
     UNION ALL
     SELECT position, customer.id, locale
       FROM given JOIN customer ON customer.id = given.customer_id
-     WHERE $3 = 'CUSTOMER'
+     WHERE $3 = 'CUSTOMER' AND active
     UNION ALL
     SELECT position, id, locale
       FROM given CROSS JOIN admin_users
-     WHERE $3 = 'ADMIN_USER'
+     WHERE $3 = 'ADMIN_USER' AND active
     UNION ALL
     SELECT position, id, locale
       FROM given JOIN agency_users USING (agency_id)
-     WHERE $3 = 'AGENCY_USER'
+     WHERE $3 = 'AGENCY_USER' AND active
 ), event AS (
     INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version,
                                     properties, headers, shared_read)
@@ -126,6 +127,11 @@ SELECT event_notification_id, user_type, user_id
 
 -- The expander.
 
+-- name: lock_expansion
+-- Expansions run side by side; the deactivation of a person waits for them and holds back new ones. So an expansion either
+-- finishes before the deactivation withdraws its sends, or reads that the person is inactive.
+SELECT pg_advisory_xact_lock_shared(45, 0)
+
 -- name: lock_events
 -- The event notifications of a batch of L1. The lock waits for a concurrent decision on the same notification. The
 -- decision is read by a later statement, because this one's snapshot is older than the wait.
@@ -174,7 +180,7 @@ SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, 
 -- $1 notification ids · $2 their user types
 SELECT own.id, own.event_notification_id, own.user_type, own.user_id, own.title, own.body, own.properties, own.is_read,
        own.created_at, person.name, person.email, person.phone, person.fcm_token, person.locale, person.timezone,
-       person.restaurant_id, person.agency_id,
+       person.restaurant_id, person.agency_id, person.active,
        preference.channels, preference.event_types, preference.quiet_from, preference.quiet_until,
        (SELECT jsonb_object_agg(channel_type, jsonb_build_array(address, reason))
           FROM undeliverable_address AS mark
