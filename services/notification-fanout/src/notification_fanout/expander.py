@@ -157,7 +157,6 @@ class Expander:
     async def _expand(self, connection: Connection, rows: Rows) -> Expansion:
         ids = [row["notification_id"] for row in rows]
         user_types = [Audience(row["notification_type"]).user_type for row in rows]
-        await store.lock_expansion(connection)
         locked = await store.lock_events(connection, ids, user_types)
         states = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
         events = {row["id"]: notifications.event_notification(row, states.get(row["id"])) for row in locked}

@@ -51,10 +51,6 @@ async def find_frame_recipients(connection: Connection, event_notification_ids: 
     return await connection.fetch(SQL["find_frame_recipients"], event_notification_ids)
 
 
-async def lock_expansion(connection: Connection) -> None:
-    await connection.execute(SQL["lock_expansion"])
-
-
 async def lock_events(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
     return await connection.fetch(SQL["lock_events"], notification_ids, user_types)
 

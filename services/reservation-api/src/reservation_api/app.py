@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 
 from reservation_api.address_admin import AddressAdmin
 from reservation_api.auth import Auth
+from reservation_api.availability import PublicRestaurants
 from reservation_api.body_limit import BodyLimit
 from reservation_api.create_reservation import CreateReservation
 from reservation_api.idempotency import Idempotency
@@ -20,6 +21,7 @@ from reservation_api.management.agencies import Agencies
 from reservation_api.management.changes import Changes
 from reservation_api.management.members import Members
 from reservation_api.management.people import PeopleAdmin
+from reservation_api.management.profile import Profiles
 from reservation_api.management.restaurants import RestaurantAdmin
 from reservation_api.notification_actions import NotificationActions
 from reservation_api.outbox_admin import OutboxAdmin
@@ -39,9 +41,11 @@ from reservation_api.routes.managed_restaurants import managed_restaurant_routes
 from reservation_api.routes.me import me_routes
 from reservation_api.routes.notifications import notification_routes
 from reservation_api.routes.own_restaurant import own_restaurant_routes
+from reservation_api.routes.public import public_routes
 from reservation_api.routes.restaurant import restaurant_routes
 from reservation_api.security_headers import SecurityHeaders, page_policy
 from reservation_api.settings import Settings
+from reservation_api.source_limit import SourceLimit
 from tablebell.health import Health
 from tablebell.postgres import Pool
 from tablebell.tokens import TokenVerifier
@@ -51,16 +55,17 @@ from tablebell.web import mount_health
 DESCRIPTION = """
 Reservations and their notifications.
 
-Every request needs a bearer token (**Authorize**, above). It identifies a `CUSTOMER`, a `RESTAURANT_USER`, an
-`ADMIN_USER` or an `AGENCY_USER`. 401: there is no valid token. 403: this user type has no access. 404: the resource
-does not exist *or is not yours*. Every error is an `application/problem+json` (RFC 9457): `detail` describes the
-problem, `errors` names the fields.
+Every request but the public ones needs a bearer token (**Authorize**, above). It identifies a `CUSTOMER`, a
+`RESTAURANT_USER`, an `ADMIN_USER` or an `AGENCY_USER`. 401: there is no valid token. 403: this user type or role has no
+access. 404: the resource does not exist *or is not yours*. Every error is an `application/problem+json` (RFC 9457):
+`detail` describes the problem, `errors` names the fields.
 
 Lists are paged: send `nextCursor` as `cursor` to get the next page. Requests may send `X-Correlation-Id` and
 `traceparent`. Every response has an `X-Correlation-Id`, which appears in the logs of all services.
 """
 
 TAGS = [
+    {"name": "Public", "description": "Restaurants and the times that they accept. No token is needed."},
     {"name": "Customers", "description": "Request, change and cancel reservations."},
     {"name": "Restaurants", "description": "Accept or reject reservations, or propose another time."},
     {"name": "Inbox", "description": "The notifications of the current user, and actions on them."},
@@ -100,12 +105,14 @@ def build_app(
         pool, restaurants, idempotency, wakeup_sender, horizon=horizon, limits=settings.limits
     )
 
+    per_source = SourceLimit(RateLimit(settings.rate_limit_per_second, settings.rate_limit_burst))
+    app.include_router(public_routes(per_source, PublicRestaurants(pool, restaurants, horizon)))
     app.include_router(customer_routes(auth, create_reservation, reservations, commands))
     app.include_router(restaurant_routes(auth, reservations, commands))
     app.include_router(
         notification_routes(auth, Inbox(pool, wakeup_sender), NotificationActions(pool, commands, wakeup_sender))
     )
-    app.include_router(me_routes(auth, members, people, PreferenceService(pool)))
+    app.include_router(me_routes(auth, members, Profiles(pool, people), PreferenceService(pool)))
     app.include_router(own_restaurant_routes(members, managed_restaurants, people))
     app.include_router(agency_routes(members, people))
     app.include_router(managed_restaurant_routes(members, managed_restaurants, Agencies(pool)))

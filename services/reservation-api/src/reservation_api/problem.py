@@ -134,14 +134,19 @@ def not_found(what: str) -> Problem:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """`responses` of a route: these statuses and those that every route can return."""
+    """`responses` of a route: these statuses and those that every route with a token can return."""
+    return public_problems(401, 403, *statuses)
+
+
+def public_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """`responses` of a route without a token."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": schema, "example": example(status)}},
         }
-        for status in sorted({*statuses, 401, 403, 422, 429, 503})
+        for status in sorted({*statuses, 422, 429, 503})
     }
 
 

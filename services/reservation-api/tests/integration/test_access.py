@@ -89,7 +89,13 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/admin/undeliverable-addresses/clear"): (ADMIN, {"reasonContains": "550"}, False),
     ("GET", "/admin/reservation/{reservation_id}/trace"): (ADMIN, None, False),
 }
+PUBLIC = {
+    ("GET", "/restaurants"),
+    ("GET", "/restaurants/{restaurant_id}"),
+    ("GET", "/restaurants/{restaurant_id}/availability"),
+}
 OPEN_TO_ALL = {
+    *(path for _, path in PUBLIC),
     "/health/live",
     "/health/ready",
     "/metrics",
@@ -211,6 +217,16 @@ async def test_without_a_token_every_route_is_401_with_www_authenticate(api: str
             assert answer.headers["content-type"] == "application/problem+json"
 
 
+async def test_public_routes_answer_without_a_token_and_with_an_invalid_one(api: str) -> None:
+    async with httpx.AsyncClient(base_url=api) as nobody:
+        for method, template in PUBLIC:
+            path = template.replace("{restaurant_id}", "10")
+            for headers in ({}, {"Authorization": "Bearer nonsense"}):
+                params = {"date": slot()[:10], "partySize": "2"} if path.endswith("availability") else {}
+                answer = await nobody.request(method, path, params=params, headers=headers)
+                assert answer.status_code == 200, answer.text
+
+
 async def test_another_users_reservation_and_a_missing_one_get_the_same_response(person: Person, pool: Pool) -> None:
     foreign = await World(pool).reservation(own=False)
     answers = [await person("CUSTOMER", 5).get(f"/customer/reservation/{number}") for number in (foreign, 4711)]
@@ -240,7 +256,7 @@ async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Poo
     health = Health(Stop())
     app = build_app(settings_for(database), pool, WakeupSender(pool), Idempotency(pool), health)
     described = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
-    assert described == set(MATRIX)
+    assert described == set(MATRIX) | PUBLIC
     assert {path for path in paths(app.routes) if path not in {known for _, known in MATRIX}} == OPEN_TO_ALL
 
 

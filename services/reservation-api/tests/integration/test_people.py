@@ -175,7 +175,7 @@ async def test_everyone_reads_and_changes_their_profile_but_not_their_rights(per
     for user_type, user_id in (("CUSTOMER", 5), ("RESTAURANT_USER", 51), ("ADMIN_USER", 2), ("AGENCY_USER", 70)):
         client = person(user_type, user_id)
         before = (await client.get("/me")).json()
-        assert (before["userType"], before["id"]) == (user_type, user_id)
+        assert (before["userType"], before["userId"]) == (user_type, user_id)
         after = (
             await client.patch("/me", json={"name": "New Name", "locale": "pt", "fcmToken": f"t-{user_id}"})
         ).json()
@@ -190,6 +190,13 @@ async def test_everyone_reads_and_changes_their_profile_but_not_their_rights(per
             {"name": None},
         ):
             assert (await client.patch("/me", json=body)).status_code == 422, body
+
+
+async def test_a_profile_names_the_restaurant_of_staff(person: Person) -> None:
+    staff = (await person("RESTAURANT_USER", 50).get("/me")).json()
+    customer = (await person("CUSTOMER", 5).get("/me")).json()
+    assert staff["restaurant"] == {"id": 10, "name": "Trattoria del Porto", "timezone": "Europe/Rome"}
+    assert (staff["role"], customer["role"], customer["restaurant"], customer["agencyId"]) == ("MANAGER", None, None, 7)
 
 
 async def test_a_deactivated_person_has_no_access_to_the_management(person: Person, elena: httpx.AsyncClient) -> None:

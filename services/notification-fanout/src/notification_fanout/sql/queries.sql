@@ -127,19 +127,17 @@ SELECT event_notification_id, user_type, user_id
 
 -- The expander.
 
--- name: lock_expansion
--- Expansions run side by side; the deactivation of a person waits for them and holds back new ones. So an expansion either
--- finishes before the deactivation withdraws its sends, or reads that the person is inactive.
-SELECT pg_advisory_xact_lock_shared(45, 0)
-
 -- name: lock_events
 -- The event notifications of a batch of L1. The lock waits for a concurrent decision on the same notification. The
 -- decision is read by a later statement, because this one's snapshot is older than the wait.
+-- The advisory lock orders expansions and the deactivation of a person, which takes it exclusively: an expansion either
+-- finishes before its sends are withdrawn, or reads that the person is inactive. Expansions share it.
 -- $1 notification ids · $2 their user types
 SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers, shared_read,
        is_read, read_by_user_id, created_at
   FROM event_notification
- WHERE id = ANY (ARRAY(  -- an array keeps the planner from choosing a join
+ WHERE (SELECT pg_advisory_xact_lock_shared(45, 0)) IS NOT NULL
+   AND id = ANY (ARRAY(  -- an array keeps the planner from choosing a join
            SELECT DISTINCT event_notification_id
              FROM notification
              JOIN unnest($1::bigint[], $2::text[]) AS claimed (id, user_type) USING (id, user_type)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, StrictBool
 
-from reservation_api.management.fields import Email, ExternalId, FcmToken, Locale, Name, Phone, Role, Timezone
+from reservation_api.management.fields import Email, ExternalId, Locale, Name, Phone, Role, Timezone
 from reservation_api.management.patch import Patch
 from reservation_api.management.store import Row
 from reservation_api.problem import Problem
@@ -70,19 +70,6 @@ class NewPerson(NewCustomer):
     role: Role | None = None
     restaurant_id: Id | None = None
     agency_id: Id | None = None
-
-
-class MyChange(Patch):
-    """Omitted fields stay unchanged. The e-mail address identifies a person, so others change it."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"phone": "+393330000005", "locale": "en"}})
-    required = frozenset({"name", "locale", "timezone"})
-
-    name: Name | None = None
-    phone: Phone | None = None
-    locale: Locale | None = None
-    timezone: Timezone | None = None
-    fcm_token: FcmToken | None = Field(None, description="The device that gets push messages; null removes it.")
 
 
 class PersonChange(Patch):
@@ -158,17 +145,8 @@ class PersonView(CamelModel):
     updated_at: datetime
 
 
-class MyView(PersonView):
-    fcm_token: str | None
-    """The device that gets push messages."""
-
-
 def view(row: Row) -> PersonView:
     return PersonView(id=row["user_id"], **{field: row[field] for field in PersonView.model_fields if field != "id"})
-
-
-def my_view(row: Row) -> MyView:
-    return MyView(id=row["user_id"], **{field: row[field] for field in MyView.model_fields if field != "id"})
 
 
 def fields_of_new(user_type: UserType, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from fastapi import APIRouter, Depends
 
 from reservation_api.auth import Auth
 from reservation_api.management.members import Member, Members
-from reservation_api.management.people import PeopleAdmin, Scope
-from reservation_api.management.person import MyChange, MyView, my_view
+from reservation_api.management.profile import Profile, ProfileChange, Profiles
 from reservation_api.preferences import Preferences, PreferenceService
 from reservation_api.problem import problems
 from reservation_api.routes.parameters import WRITE
@@ -15,21 +14,19 @@ from tablebell.people import UserType
 from tablebell.tokens import Identity
 
 
-def me_routes(auth: Auth, members: Members, people: PeopleAdmin, preferences: PreferenceService) -> APIRouter:
+def me_routes(auth: Auth, members: Members, profiles: Profiles, preferences: PreferenceService) -> APIRouter:
     router = APIRouter(prefix="/me", tags=["Profile and preferences"])
     anyone = Annotated[Identity, Depends(auth.only(*UserType))]
     member = Annotated[Member, Depends(members.anyone())]
 
     @router.get("", summary="Get your profile", responses=problems(404))
-    async def find_me(me: member) -> MyView:
-        user_type, user_id = me.key
-        return my_view(await people.find(user_type, user_id, Scope(user_id=user_id)))
+    async def find_me(me: member) -> Profile:
+        return await profiles.find(me)
 
     @router.patch("", summary="Change your profile", responses=problems(404, *WRITE))
-    async def change_me(me: member, body: MyChange) -> MyView:
+    async def change_me(me: member, body: ProfileChange) -> Profile:
         """`fcmToken` is the device that gets your push messages: one device, the last one set."""
-        user_type, user_id = me.key
-        return my_view(await people.change(me, user_type, user_id, Scope(user_id=user_id), body.given()))
+        return await profiles.change(me, body)
 
     @router.get("/preferences", summary="Get your notification preferences", responses=problems())
     async def find(identity: anyone) -> Preferences:
