@@ -23,7 +23,7 @@ from .conftest import Person, fan_out, settings_for, slot
 PEOPLE = {"CUSTOMER": 5, "RESTAURANT_USER": 50, "ADMIN_USER": 1, "AGENCY_USER": 70}
 STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER": 71}
 
-CUSTOMER, STAFF, ADMIN, AGENCY = {"CUSTOMER"}, {"RESTAURANT_USER"}, {"ADMIN_USER"}, {"AGENCY_USER"}
+STAFF, ADMIN, AGENCY = {"RESTAURANT_USER"}, {"ADMIN_USER"}, {"AGENCY_USER"}
 ASKERS, ANYONE = {"CUSTOMER", "AGENCY_USER"}, set(PEOPLE)
 
 # Users who can move to another restaurant or agency.
@@ -40,10 +40,10 @@ MANAGED = {"RESTAURANT_USER": (51, 60), "AGENCY_USER": (5, 1234)}
 # The allowed user types, the body, and whether the route addresses an object with an owner.
 MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/customer/reservation/ask"): (ASKERS, {"restaurantId": 10, "partySize": 2}, True),
-    ("GET", "/customer/reservation"): (CUSTOMER, None, False),
-    ("GET", "/customer/reservation/{reservation_id}"): (CUSTOMER, None, True),
-    ("PATCH", "/customer/reservation/{reservation_id}"): (CUSTOMER, {"partySize": 3}, True),
-    ("POST", "/customer/reservation/{reservation_id}/cancel"): (CUSTOMER, None, True),
+    ("GET", "/customer/reservation"): (ASKERS, None, False),
+    ("GET", "/customer/reservation/{reservation_id}"): (ASKERS, None, True),
+    ("PATCH", "/customer/reservation/{reservation_id}"): (ASKERS, {"partySize": 3}, True),
+    ("POST", "/customer/reservation/{reservation_id}/cancel"): (ASKERS, None, True),
     ("GET", "/restaurant/reservation"): (STAFF, None, False),
     ("POST", "/restaurant/reservation/{reservation_id}/accept"): (STAFF, None, True),
     ("POST", "/restaurant/reservation/{reservation_id}/reject"): (STAFF, None, True),
@@ -113,13 +113,13 @@ class World:
         self._hours = count(1)
 
     async def reservation(self, *, own: bool) -> int:
-        customer, restaurant = (5, 10) if own else (6, 11)
+        customer, restaurant, agency = (5, 10, 7) if own else (6, 11, None)
         at = datetime.now(UTC) + timedelta(days=60, hours=next(self._hours))
         reservation: int = await self._pool.fetchval(
             """
             WITH made AS (
                 INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time)
-                VALUES ($1, $2, 7, 2, $3)
+                VALUES ($1, $2, $4, 2, $3)
                 RETURNING id
             )
             INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload)
@@ -129,6 +129,7 @@ class World:
             customer,
             restaurant,
             at,
+            agency,
         )
         return reservation
 

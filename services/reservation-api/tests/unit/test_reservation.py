@@ -11,19 +11,26 @@ from tablebell.people import UserType
 NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
 SLOT, PROPOSED = NOW + timedelta(days=1), NOW + timedelta(days=2)
 
-STAFF, CUSTOMER = UserType.RESTAURANT_USER, UserType.CUSTOMER
+STAFF, CUSTOMER, AGENCY = UserType.RESTAURANT_USER, UserType.CUSTOMER, UserType.AGENCY_USER
+DECISIONS = {
+    (Act.ACCEPT, Status.NOT_ACCEPTED): Status.ACCEPTED,
+    (Act.REJECT, Status.NOT_ACCEPTED): Status.REJECTED,
+    (Act.POSTPONE, Status.NOT_ACCEPTED): Status.POSTPONED,
+}
+ANSWERS = {
+    (Act.CHANGE, Status.NOT_ACCEPTED): Status.NOT_ACCEPTED,
+    (Act.CHANGE, Status.ACCEPTED): Status.NOT_ACCEPTED,
+    (Act.CHANGE, Status.POSTPONED): Status.NOT_ACCEPTED,
+    (Act.CANCEL, Status.NOT_ACCEPTED): Status.CANCELLED,
+    (Act.CANCEL, Status.ACCEPTED): Status.CANCELLED,
+    (Act.CANCEL, Status.POSTPONED): Status.CANCELLED,
+    (Act.CONFIRM_PROPOSAL, Status.POSTPONED): Status.ACCEPTED,
+    (Act.DECLINE_PROPOSAL, Status.POSTPONED): Status.CANCELLED,
+}
+# An agency's user acts for the agency's customers.
 LEGAL = {
-    (Act.ACCEPT, Status.NOT_ACCEPTED, STAFF): Status.ACCEPTED,
-    (Act.REJECT, Status.NOT_ACCEPTED, STAFF): Status.REJECTED,
-    (Act.POSTPONE, Status.NOT_ACCEPTED, STAFF): Status.POSTPONED,
-    (Act.CHANGE, Status.NOT_ACCEPTED, CUSTOMER): Status.NOT_ACCEPTED,
-    (Act.CHANGE, Status.ACCEPTED, CUSTOMER): Status.NOT_ACCEPTED,
-    (Act.CHANGE, Status.POSTPONED, CUSTOMER): Status.NOT_ACCEPTED,
-    (Act.CANCEL, Status.NOT_ACCEPTED, CUSTOMER): Status.CANCELLED,
-    (Act.CANCEL, Status.ACCEPTED, CUSTOMER): Status.CANCELLED,
-    (Act.CANCEL, Status.POSTPONED, CUSTOMER): Status.CANCELLED,
-    (Act.CONFIRM_PROPOSAL, Status.POSTPONED, CUSTOMER): Status.ACCEPTED,
-    (Act.DECLINE_PROPOSAL, Status.POSTPONED, CUSTOMER): Status.CANCELLED,
+    **{(*when, STAFF): then for when, then in DECISIONS.items()},
+    **{(*when, guest): then for when, then in ANSWERS.items() for guest in (CUSTOMER, AGENCY)},
 }
 
 

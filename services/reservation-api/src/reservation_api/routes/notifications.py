@@ -52,8 +52,8 @@ def notification_routes(auth: Auth, inbox: Inbox, actions: NotificationActions) 
 
         On a shared notification, exactly one request succeeds; later ones get 409 with the actor, action and time
         (`handledBy`). `CONFIRMED`, `REJECTED` and `POSTPONED` decide on the reservation; `DISMISSED` and `CUSTOM` only
-        resolve the notification for all recipients. A customer answers a proposed time with `CONFIRMED`, which accepts
-        it, or `REJECTED`, which cancels the reservation.
+        resolve the notification for all recipients. A customer, or their agency, answers a proposed time with
+        `CONFIRMED`, which accepts it, or `REJECTED`, which cancels the reservation.
         """
         return await actions.respond(identity, notification_id, body)
 

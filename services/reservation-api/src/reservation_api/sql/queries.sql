@@ -51,15 +51,19 @@ SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, re
   LEFT JOIN limited ON true
   LEFT JOIN reserved ON true
 
--- name: find_reservation_of_customer
--- $1 reservation · $2 customer
+-- name: find_reservation_of_guest
+-- $1 reservation · $2 user type, $3 user id: its customer, or a user of the agency that it was booked through
 SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
        r.version, r.created_at, r.updated_at,
        c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
- WHERE r.id = $1 AND r.customer_id = $2
+ WHERE r.id = $1
+   AND CASE $2
+           WHEN 'CUSTOMER' THEN r.customer_id = $3
+           WHEN 'AGENCY_USER' THEN r.agency_id = (SELECT agency_id FROM agency_users WHERE id = $3)
+       END
 
 -- name: list_reservations_of_customer
 -- The newest first. $1 customer · $2 status or NULL · $3 before this id · $4 limit
@@ -74,6 +78,21 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
    AND r.id < $3
  ORDER BY r.id DESC
  LIMIT $4
+
+-- name: list_reservations_of_agency
+-- The newest first. $1 agency user · $2 customer or NULL · $3 status or NULL · $4 before this id · $5 limit
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+  FROM reservation AS r
+  JOIN customer AS c ON c.id = r.customer_id
+  JOIN restaurant ON restaurant.id = r.restaurant_id
+ WHERE r.agency_id = (SELECT agency_id FROM agency_users WHERE id = $1)
+   AND ($2::bigint IS NULL OR r.customer_id = $2)
+   AND ($3::text IS NULL OR r.status = $3)
+   AND r.id < $4
+ ORDER BY r.id DESC
+ LIMIT $5
 
 -- name: list_reservations_of_staff
 -- Ordered by slot time. The date is a day in the restaurant's timezone.
