@@ -21,6 +21,7 @@ from reservation_api.management.agencies import Agencies
 from reservation_api.management.changes import Changes
 from reservation_api.management.members import Members
 from reservation_api.management.people import PeopleAdmin
+from reservation_api.management.people_import import PeopleImport
 from reservation_api.management.profile import Profiles
 from reservation_api.management.restaurants import RestaurantAdmin
 from reservation_api.notification_actions import NotificationActions
@@ -41,6 +42,7 @@ from reservation_api.routes.managed_restaurants import managed_restaurant_routes
 from reservation_api.routes.me import me_routes
 from reservation_api.routes.notifications import notification_routes
 from reservation_api.routes.own_restaurant import own_restaurant_routes
+from reservation_api.routes.people_import import import_routes
 from reservation_api.routes.public import public_routes
 from reservation_api.routes.restaurant import restaurant_routes
 from reservation_api.security_headers import SecurityHeaders, page_policy
@@ -117,6 +119,7 @@ def build_app(
     app.include_router(agency_routes(members, people))
     app.include_router(managed_restaurant_routes(members, managed_restaurants, Agencies(pool)))
     app.include_router(managed_people_routes(members, people, Changes(pool)))
+    app.include_router(import_routes(members, PeopleImport(pool)))
     app.include_router(
         admin_routes(members, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
     )

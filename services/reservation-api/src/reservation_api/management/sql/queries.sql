@@ -27,11 +27,13 @@ SELECT *
  LIMIT $7
 
 -- name: find_people_by_keys
+-- UNION and IN, so that each part is a join: with OR or ANY, a generic plan compares every row with every key.
 -- $1 user type · $2 external ids · $3 e-mail addresses in lower case · $4 telephone numbers
-SELECT *
-  FROM person
- WHERE user_type = $1
-   AND (external_id = ANY ($2::text[]) OR lower(email) = ANY ($3::text[]) OR phone = ANY ($4::text[]))
+SELECT * FROM person WHERE user_type = $1 AND external_id IN (SELECT unnest($2::text[]))
+UNION
+SELECT * FROM person WHERE user_type = $1 AND lower(email) IN (SELECT unnest($3::text[]))
+UNION
+SELECT * FROM person WHERE user_type = $1 AND phone IN (SELECT unnest($4::text[]))
  ORDER BY user_id
 
 -- name: append_people
