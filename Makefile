@@ -74,8 +74,12 @@ setup: ## Install what is missing: uv, the environment in .venv, PostgreSQL and 
 test: python ## Run the tests against a PostgreSQL and a RabbitMQ of their own (ARGS="-k outbox")
 	@$(TOOLS) test -- $(ARGS)
 
+.PHONY: preview
+preview: python ## Write every message in every language to a folder with an index page (FOLDER=…, CUSTOMER=…, HELP=1)
+	@$(TOOLS) preview $(if $(HELP),--help) $(if $(FOLDER),--folder "$(FOLDER)")
+
 .PHONY: bench
-bench: python ## Measure every hop beside its raw ceiling (ONLY=relay)
+bench: python ## Measure every hop and its raw ceiling (ONLY=relay)
 	@$(TOOLS) bench $(ONLY)
 
 .PHONY: chaos

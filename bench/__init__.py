@@ -1,1 +1,1 @@
-"""Every hop beside its raw ceiling, in one run: `make bench`, or `make bench ONLY=relay`."""
+"""Measures every hop and its raw ceiling in one run: `make bench`, or `make bench ONLY=relay`."""

@@ -1,4 +1,4 @@
-"""`python -m bench [hop …]`: measure the hops named, or all of them."""
+"""`python -m bench [hop …]`: measure the named hops, or all of them."""
 
 import argparse
 import asyncio

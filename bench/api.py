@@ -15,15 +15,13 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-import jwt
-
 from bench.harness import Figure, Harness
 from bench.process import python_process
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, free_port
+from tablebell.testing.tokens import AUDIENCE, PRIVATE_KEY_FILE, token
 from tablebell_tools.unlimited import UNLIMITED
 
-SECRET = "only-for-measurements-0123456789abcdef"  # noqa: S105 - of a server that runs only for the measurement
 RESTAURANT = 11  # always open
 CUSTOMERS = range(10_000, 10_200)
 CONNECTIONS = 24
@@ -86,7 +84,7 @@ async def inbox(pool: Pool, port: int) -> Figure:
         timeout=120,
     )
     await pool.execute("ANALYZE event_notification, notification_restaurant", timeout=60)
-    page = request("GET", "/notifications?limit=20", token("RESTAURANT_USER", 50))
+    page = request("GET", "/notifications?limit=20", token("RESTAURANT_USER:50"))
     latencies = await steadily(port, iter(lambda: page, None), 100.0, seconds=3.0)
     p99 = 1000 * statistics.quantiles(latencies, n=100)[98]
     return Figure(f"a page of the inbox among {NOTIFICATIONS:,}, p99", p99, "ms", bar="< 50", ok=p99 < 50)
@@ -94,7 +92,7 @@ async def inbox(pool: Pool, port: int) -> Figure:
 
 def asks() -> Iterator[bytes]:
     """Requests without double bookings."""
-    heads = [(customer, token("CUSTOMER", customer)) for customer in CUSTOMERS]
+    heads = [(customer, token(f"CUSTOMER:{customer}", seconds=3600)) for customer in CUSTOMERS]
     slot = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(days=1)
     while True:
         slot += timedelta(minutes=1)
@@ -108,12 +106,6 @@ def request(method: str, path: str, bearer: str, body: str = "") -> bytes:
     if body:
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
     return f"{head}\r\n{body}".encode()
-
-
-def token(user_type: str, user_id: int) -> str:
-    expires = datetime.now(UTC) + timedelta(hours=1)
-    claims = {"sub": str(user_id), "user_type": user_type, "aud": "tablebell", "exp": expires}
-    return jwt.encode(claims, SECRET, algorithm="HS256")
 
 
 class Client(asyncio.Protocol):
@@ -214,8 +206,8 @@ async def server(database: Database, *, without_outbox: bool = False) -> AsyncIt
     port = free_port()
     settings = {
         "DATABASE_URL": database.url_of("reservation_api").get_secret_value(),
-        "JWT_SECRET": SECRET,
-        "JWT_AUDIENCE": "tablebell",
+        "JWT_PRIVATE_KEY_FILE": str(PRIVATE_KEY_FILE),
+        "JWT_AUDIENCE": AUDIENCE,
         **UNLIMITED,
     }
     async with python_process("bench.api" if without_outbox else "reservation_api", port=port, settings=settings):

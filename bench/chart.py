@@ -1,4 +1,4 @@
-"""The figures as pictures: how near each hop comes to its raw ceiling, and how long the way of a reservation takes."""
+"""The figures as SVG charts: the ratio of each hop to its raw ceiling, and the latency of each hop."""
 
 import math
 import re
@@ -9,7 +9,7 @@ from bench.harness import Figure
 
 ROW, LEFT, WIDTH = 22, 430, 360
 
-# What bench.system names its figures: "expanded, 20/s: p99".
+# The names of the figures of bench.system: "expanded, 20/s: p99".
 ON_THE_WAY = re.compile(r"(?P<hop>[a-z ]+), (?P<rate>\d+)/s: (?P<which>p50|p99)")
 SHORTEST, LONGEST = 1.0, 10_000.0
 

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,15 @@ from aiosmtplib import SMTP
 
 from bench.harness import Figure, Harness
 from bench.process import make_service_account, python_process
+from channel_dispatcher.channels.smtp.layout import html, plain_text
+from channel_dispatcher.channels.smtp.message import build_mail, parse_mailbox
+from tablebell.messages import EmailMessage
 from tablebell.outbox import Level
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, append_rows, eventually, free_port
 from tablebell.wakeups import open_wakeup_sender
+from tablebell_tools.unlimited import UNLIMITED
 
 CONNECTIONS = 16
 ROUNDS = 5
@@ -31,9 +36,24 @@ POSTS = 400
 LATENCY_ROWS = 500
 PER_SECOND = 50
 ACCOUNT = "AC00000000000000000000000000000000"
-TEXT = "Buongiorno, c'è una nuova prenotazione: tavolo per quattro, domani alle 20:30.\n" * 8
 MESSAGES: Mapping[Channel, dict[str, Any]] = {
-    Channel.EMAIL: {"subject": "Nuova prenotazione ricevuta", "text": TEXT, "html": f"<p>{TEXT}</p>"},
+    Channel.EMAIL: {
+        "language": "it",
+        "subject": "Abbiamo ricevuto la tua richiesta",
+        "preheader": "Venerdì 20 novembre 2026 alle 20:30 · 4 persone",
+        "letterhead": {
+            "name": "Trattoria del Porto",
+            "address": "Calata 12, 16126 Genova",
+            "phone": "+39 010 555 0110",
+        },
+        "greeting": "Ciao Anna Bianchi,",
+        "paragraphs": ["Grazie per averci scelto. Il tavolo non è ancora confermato: ti scriviamo appena possibile."],
+        "facts": [["Quando", "Venerdì 20 novembre 2026 alle 20:30"], ["Tavolo per", "4 persone"]],
+        "contact": "Per modificare o annullare, chiamaci al +39 010 555 0110 o rispondi a questa email.",
+        "footer": "Ricevi questa email per una prenotazione gestita con Tablebell.",
+        "sender_name": "Trattoria del Porto",
+        "reply_to": "tavoli@porto.example",
+    },
     Channel.SMS: {"text": "Nuova prenotazione: tavolo per 4"},
     Channel.PUSH: {"title": "Nuova prenotazione", "body": "Tavolo per 4", "data": {"reservationId": "1"}},
     Channel.SLACK: {"text": "Nuova prenotazione: tavolo per 4"},
@@ -144,13 +164,13 @@ async def _latency(harness: Harness, bench: Bench) -> list[Figure]:
 
 
 async def _bare_smtp(bench: Bench, mails: int) -> float:
-    """aiosmtplib alone: as many kept connections, and a prepared mail."""
-    text = f"Subject: Nuova prenotazione\r\nFrom: a@b.example\r\nTo: c@d.example\r\n\r\n{TEXT}{TEXT}".encode()
+    """aiosmtplib alone: as many kept connections, and a prepared mail of the same length."""
+    mail = _prepared_mail()
     numbers = iter(range(mails))
 
     async def loop(client: SMTP) -> None:
         for number in numbers:
-            await client.sendmail("no-reply@tablebell.example", [f"bare{number}@mail.example"], text)
+            await client.sendmail("no-reply@tablebell.example", [f"bare{number}@mail.example"], mail)
 
     clients = [SMTP(hostname="127.0.0.1", port=bench.ports["SANDBOX_SMTP_PORT"]) for _ in range(CONNECTIONS)]
     for client in clients:
@@ -161,6 +181,20 @@ async def _bare_smtp(bench: Bench, mails: int) -> float:
     for client in clients:
         await client.quit()
     return mails / elapsed
+
+
+def _prepared_mail() -> bytes:
+    message = EmailMessage.model_validate(MESSAGES[Channel.EMAIL])
+    return build_mail(
+        sender=parse_mailbox("no-reply@tablebell.example"),
+        recipient="anna@mail.example",
+        subject=message.subject,
+        text=plain_text(message),
+        html=html(message),
+        message_id="1-1@tablebell.example",
+        date=datetime.now(UTC),
+        unsubscribe="https://tablebell.example",
+    )
 
 
 def _bare_http(channel: Channel) -> Callable[[Bench, int], Awaitable[float]]:
@@ -217,6 +251,7 @@ async def _running(bench: Bench, database: Database) -> AsyncIterator[None]:
     sandbox = {name: str(port) for name, port in ports.items() if name.startswith("SANDBOX")}
     sandbox |= {"SANDBOX_FCM_CREDENTIALS_FILE": account}
     dispatcher = {
+        **UNLIMITED,
         "DATABASE_URL": database.url_of("channel_dispatcher").get_secret_value(),
         "SMTP_URL": f"smtp://127.0.0.1:{ports['SANDBOX_SMTP_PORT']}",
         "MAIL_FROM": "Tablebell <no-reply@tablebell.example>",

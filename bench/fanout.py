@@ -1,4 +1,4 @@
-"""notification-fanout: notifications a second beside bare inserts of the same rows, and how soon L2 is there."""
+"""notification-fanout: notifications per second compared with bare inserts of the same rows, and the latency to L2."""
 
 import asyncio
 import statistics
@@ -18,7 +18,7 @@ from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import languages
 from notification_fanout.listener import EventListener
 from notification_fanout.message_parser import ReservationEvent, parse_message
-from notification_fanout.render import NotificationRenderer
+from notification_fanout.render import render_text
 from tablebell.events import EventType, ReservationData, encode_event, routing_key
 from tablebell.lifecycle import Stop
 from tablebell.outbox import Level
@@ -28,6 +28,7 @@ from tablebell.rabbit import Broker, Consumer, OutgoingMessage, Publisher, Recei
 from tablebell.testing import Database, eventually, free_port
 from tablebell.topology import DEAD_QUEUE, EVENT_EXCHANGE, EVENT_QUEUES, declare_events
 from tablebell.wakeups import WakeupListener
+from tablebell_tools.unlimited import UNLIMITED
 
 ROUNDS = 5
 BATCH = 100
@@ -62,7 +63,7 @@ async def measure(harness: Harness) -> list[Figure]:
     note = f"{RATE} events/s for 7 people each, {len(waits)} events, from the publish until all 17 rows can be read"
     return [
         Figure("notifications created", created, "1/s", ceiling, "≥ 0.5 of bare", created >= 0.5 * ceiling,
-               f"{events}, from messages in hand to the commit"),
+               f"{events}, from received messages to the commit"),
         Figure("notifications created from queues", statistics.median(consumed), "1/s", ceiling,
                note=f"{events}, with the reading of four messages per event from RabbitMQ"),
         Figure("to L2, p50", middle, "ms", None, "≤ 20 ms", middle <= 20, note),
@@ -71,11 +72,11 @@ async def measure(harness: Harness) -> list[Figure]:
 
 
 async def _handle(database: Database, pool: Pool) -> float:
-    """Four listeners at once, each with its messages in hand: as the bare inserts have their rows."""
+    """Four listeners at once. Their messages are in memory, as the rows of the bare inserts are."""
     await pool.execute(f"TRUNCATE {TABLES} CASCADE")
     deliveries = [_delivery(number) for number in range(1, EVENTS + 1)]
     batches = [deliveries[start : start + BATCH] for start in range(0, EVENTS, BATCH)]
-    broker = Broker(SecretStr("amqp://127.0.0.1"), "bench")  # nothing here has a frame to emit
+    broker = Broker(SecretStr("amqp://127.0.0.1"), "bench")  # never used: these events have no frames
 
     async def listen(audience: Audience, own: Pool) -> None:
         listener = EventListener(audience, own, FramePublisher(broker), lambda: None)
@@ -90,7 +91,7 @@ async def _handle(database: Database, pool: Pool) -> float:
 
 
 async def _consume(harness: Harness, database: Database, pool: Pool) -> float:
-    """Four listeners empty their queues, which have been filled before."""
+    """Four listeners consume queues that were filled before."""
     await pool.execute(f"TRUNCATE {TABLES} CASCADE")
     stop = Stop()
     async with (
@@ -120,11 +121,11 @@ async def _has_created(pool: Pool, notifications: int) -> bool:
 
 
 async def _insert(database: Database, pool: Pool) -> float:
-    """The same rows, made before, in the same batches and transactions, over one connection."""
+    """The same rows, prepared before, in the same batches and transactions, over one connection."""
     await pool.execute(f"TRUNCATE {TABLES} CASCADE")
     events = [_event(number) for number in range(1, EVENTS + 1)]
     texts = {
-        (audience, code): NotificationRenderer(EventType.RESERVATION_REQUESTED, audience, language, events[0].data).text
+        (audience, code): render_text(EventType.RESERVATION_REQUESTED, audience, language, events[0].data)
         for audience in Audience
         for code, language in languages().items()
     }
@@ -147,14 +148,14 @@ async def _insert(database: Database, pool: Pool) -> float:
                     ids, audience, [each.data.reservation_id for each in batch],
                     [each.event.data for each in batch], [each.correlation.as_headers() for each in batch],
                 )  # fmt: skip
-                told = [(row["id"], user) for row in rows for user in PEOPLE[audience]]
-                words = [texts[audience, LOCALES.get(user, "it")] for _, user in told]
+                recipients = [(row["id"], user) for row in rows for user in PEOPLE[audience]]
+                words = [texts[audience, LOCALES.get(user, "it")] for _, user in recipients]
                 rows = await connection.fetch(
                     "INSERT INTO notification (event_notification_id, user_id, user_type, title, body)"
                     " SELECT e, u, $5, t, b FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[])"
                     " AS g (e, u, t, b) RETURNING id",
-                    [event for event, _ in told], [user for _, user in told], [text.title for text in words],
-                    [text.body for text in words], audience.user_type,
+                    [event for event, _ in recipients], [user for _, user in recipients],
+                    [text.title for text in words], [text.body for text in words], audience.user_type,
                 )  # fmt: skip
                 await connection.execute(
                     "INSERT INTO notification_outbox (notification_id, notification_type, partition)"
@@ -167,7 +168,7 @@ async def _insert(database: Database, pool: Pool) -> float:
 
 
 async def _wait_for_l2(database: Database, amqp_url: SecretStr) -> list[float]:
-    """For each event the seconds from its publish until somebody else can read all of its L2 rows."""
+    """For each event, the seconds from its publish until another connection can read all of its L2 rows."""
     async with (
         open_pool(database.url, "bench", size=2) as pool,
         open_broker(amqp_url, "bench") as broker,
@@ -183,13 +184,15 @@ async def _wait_for_l2(database: Database, amqp_url: SecretStr) -> list[float]:
             await publisher.publish(_message(number))
         complete = await asyncio.wait_for(looking, 30)
         await publisher.close()
-    # The first second is the service's: it connects, prepares its statements and reads its catalogue.
+    # The first second is not counted: the service connects, prepares its statements and reads the catalogue.
     return [complete[number] - published[number] for number in published if number > WARM_UP]
 
 
 async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]:
-    """When the last of each reservation's 17 rows could be read: it is looked when L2 is announced, not all the time,
-    since what a look costs is taken from the service that is looked at."""
+    """When the last of each reservation's 17 rows could be read.
+
+    It queries only after a wake-up of L2, because each query takes time from the measured service.
+    """
     first_seen: dict[int, tuple[int, float]] = {}
     last, stop = 0, Stop()
     wakeup_listener = WakeupListener(database.url, "bench")
@@ -197,7 +200,7 @@ async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]
     hearing = asyncio.create_task(wakeup_listener.run(stop))
     while len(first_seen) < events * ROWS_PER_EVENT:
         await announced.wait(LOOK_SECONDS, stop)
-        # Ids become visible out of order, by a few transactions at most: look a little further back.
+        # Ids become visible out of order, by a few transactions at most: re-scan a few rows.
         rows = await pool.fetch(
             "SELECT id, notification_id FROM notification_channel_send WHERE id > $1 ORDER BY id LIMIT 1000",
             last - 3 * ROWS_PER_EVENT,
@@ -208,11 +211,11 @@ async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]
             last = max(last, row["id"])
     stop.request()
     await hearing
-    told = await pool.fetch(
+    notified = await pool.fetch(
         "SELECT n.id, e.reservation_id FROM notification AS n"
         " JOIN event_notification AS e ON e.id = n.event_notification_id"
     )
-    reservations = {row["id"]: row["reservation_id"] for row in told}
+    reservations = {row["id"]: row["reservation_id"] for row in notified}
     complete: dict[int, float] = {}
     for notification_id, seen in first_seen.values():
         reservation_id = reservations[notification_id]
@@ -224,6 +227,7 @@ async def _look(database: Database, pool: Pool, events: int) -> dict[int, float]
 async def _service(database: Database, amqp_url: SecretStr) -> AsyncIterator[None]:
     """notification-fanout in a process of its own, as it is deployed."""
     settings = {
+        **UNLIMITED,
         "DATABASE_URL": database.url_of("notification_fanout").get_secret_value(),
         "AMQP_URL": amqp_url.get_secret_value(),
         "LOG_LEVEL": "ERROR",
@@ -234,7 +238,7 @@ async def _service(database: Database, amqp_url: SecretStr) -> AsyncIterator[Non
 
 def _message(number: int) -> OutgoingMessage:
     event_id = uuid4()
-    # Tables are asked for at the half hours.
+    # Reservations are for full and half hours.
     day = datetime.now(UTC).replace(hour=18, minute=0, second=0, microsecond=0)
     slot = day + timedelta(days=1 + number % 14, minutes=30 * (number % 8))
     data = ReservationData(

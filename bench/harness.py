@@ -1,7 +1,7 @@
-"""What a measurement is given and what it gives back.
+"""The harness that a measurement gets, and the figures that it returns.
 
-A module of this package measures one hop: `async def measure(rig: Harness) -> list[Figure]`. It measures its raw
-ceiling in the same run, taking turns with it, since this machine's speed at another time says nothing.
+A module of this package measures one hop: `async def measure(harness: Harness) -> list[Figure]`. It measures its raw
+ceiling in the same run, in turns, because the speed of the machine varies over time.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Figure:
     value: float
     unit: str
     ceiling: float | None = None
-    """What the same machine did without us, in the same unit and run."""
+    """The raw ceiling: the same work without Tablebell, on the same machine, in the same unit and run."""
     bar: str = ""
     ok: bool | None = None
     note: str = ""
@@ -46,7 +46,7 @@ class Harness:
     async def database(self) -> AsyncIterator[Database]:
         """A fresh, migrated database with the people of the demo.
 
-        Its files are on the disk when it is handed out: else a commit some seconds later would wait for them.
+        Its files are already synced to disk, so that no later commit waits for them.
         """
         database = await copy_template(self.servers.database_url, self.template)
         connection = await connect(database.url, "bench")
@@ -67,5 +67,5 @@ class Harness:
             await self.servers.delete_vhost(name)
 
     def say(self, text: str) -> None:
-        """Progress, for who waits."""
+        """Print progress."""
         print(f"{time.monotonic() - self.started:6.1f} s  {self.hop}: {text}", flush=True)

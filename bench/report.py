@@ -1,4 +1,4 @@
-"""The figures as a table for people and as JSON for programs."""
+"""Prints the figures as a table, and writes them as JSON."""
 
 import json
 import os
@@ -32,12 +32,12 @@ def show(figures: Mapping[str, Sequence[Figure]]) -> None:
 def cells(figure: Figure) -> tuple[str, ...]:
     ratio = f"{figure.ratio:.2f}" if figure.ratio is not None else ""
     ceiling = f"{figure.ceiling:,.4g}" if figure.ceiling is not None else ""
-    verdict = {True: "ok", False: "MISSED", None: ""}[figure.ok]
-    return f"{figure.value:,.4g} {figure.unit}", ceiling, ratio, figure.bar, verdict
+    result = {True: "ok", False: "MISSED", None: ""}[figure.ok]
+    return f"{figure.value:,.4g} {figure.unit}", ceiling, ratio, figure.bar, result
 
 
 def write(figures: Mapping[str, Sequence[Figure]]) -> Path:
-    """One file per hop, overwritten: the newest run of each; and the charts."""
+    """Write one file per hop, with its newest run, and the charts."""
     RESULTS.mkdir(exist_ok=True)
     if len(figures) > 1:
         (RESULTS / "ratios.svg").write_text(draw_ratios(figures))

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from bench.harness import Harness
 from bench.process import MeasuredProcess, make_service_account, python_process
 from tablebell.testing import Database, free_port
+from tablebell_local.credentials import create_signing_key
 from tablebell_local.services import FCM_PROJECT, SERVICES, ServiceSpec
 from tablebell_tools.unlimited import UNLIMITED
 
@@ -40,6 +41,10 @@ class Environment:
         return self.amqp.get_secret_value()
 
     @property
+    def signing_key(self) -> Path:
+        return self.directory / "jwt-private-key.pem"
+
+    @property
     def fcm_credentials(self) -> Path:
         return self.directory / "fcm.json"
 
@@ -65,6 +70,7 @@ async def running_system(harness: Harness) -> AsyncIterator[Running]:
         amqp = await resources.enter_async_context(harness.vhost())
         directory = resources.enter_context(tempfile.TemporaryDirectory())
         environment = Environment(database, amqp, Path(directory))
+        create_signing_key(environment.signing_key)
         await make_service_account(environment.fcm_credentials, FCM_PROJECT, environment.port("sandbox-fcm"))
 
         async def start(spec: ServiceSpec) -> MeasuredProcess:

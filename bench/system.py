@@ -1,4 +1,4 @@
-"""The whole system: idle, from the request to everyone at several rates, and as fast as it goes."""
+"""The whole system: idle cost, latency of each hop at several rates, and maximum throughput."""
 
 import asyncio
 import json
@@ -13,12 +13,12 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from bench.harness import Figure, Harness
 from bench.running import Running, running_system
-from tablebell_tools import tokens
+from tablebell_tools.tokens import TokenIssuer
 
 RATES = (5, 20, 50)
 SECONDS = 8
 FLOOD_SECONDS = 8
-ASKERS = 16
+CLIENTS = 16
 CUSTOMERS = range(100_000, 100_500)
 STAFF = "restaurant_user:60"  # of restaurant 11, which is always open
 
@@ -44,12 +44,12 @@ SELECT (SELECT count(*) FROM event_outbox WHERE status <> 'PUBLISHED')
 
 
 class Load:
-    """Asks for tables, each a time of its own, and remembers when each was asked for."""
+    """Requests reservations, each for another time, and records when each request was sent."""
 
     def __init__(self, running: Running, api: httpx.AsyncClient) -> None:
         self._api = api
-        secret = running.environment.secret("JWT_SECRET")
-        self._tokens = [tokens.issue(f"customer:{number}", secret) for number in CUSTOMERS]
+        tokens = TokenIssuer(running.environment.signing_key)
+        self._tokens = [tokens.issue(f"customer:{number}") for number in CUSTOMERS]
         self._first_slot = datetime.now(UTC).replace(tzinfo=None, second=0, microsecond=0) + timedelta(days=10)
         self._count = 0
         self.asked: dict[int, float] = {}
@@ -66,7 +66,7 @@ class Load:
         self.asked[answer.json()["id"]] = began
 
     async def at_rate(self, rate: int, seconds: float) -> None:
-        """Open loop: a slow answer does not hold back the next question."""
+        """Open loop: a slow response does not delay the next request."""
         started = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             for number in range(int(rate * seconds)):
@@ -81,7 +81,7 @@ class Load:
                 await self.ask()
 
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(ASKERS):
+            for _ in range(CLIENTS):
                 tasks.create_task(keep_asking())
 
 
@@ -103,7 +103,7 @@ async def measure(harness: Harness) -> list[Figure]:
             httpx.AsyncClient(base_url=running.api, timeout=30, limits=limits) as api,
             connect(running.gateway, compression=None) as browser,
         ):
-            token = tokens.issue(STAFF, running.environment.secret("JWT_SECRET"))
+            token = TokenIssuer(running.environment.signing_key).issue(STAFF)
             await browser.send(json.dumps({"type": "auth", "token": token}))
             await browser.recv()
             frames: dict[int, float] = {}
@@ -116,7 +116,7 @@ async def measure(harness: Harness) -> list[Figure]:
                 await load.at_rate(rate, SECONDS)
                 await quiet(database, within=60)
                 figures += await latencies(database, load.asked, frames, rate)
-            harness.say(f"as fast as {ASKERS} askers can for {FLOOD_SECONDS} s")
+            harness.say(f"as fast as {CLIENTS} clients can for {FLOOD_SECONDS} s")
             figures += await sustained(database, load)
             listening.cancel()
         await database.close()
@@ -145,7 +145,7 @@ async def idle(running: Running) -> list[Figure]:
 
 async def quiet(database: "asyncpg.Connection[asyncpg.Record]", within: float) -> None:
     until = time.monotonic() + within
-    while await database.fetchval(UNFINISHED) and time.monotonic() < until:  # noqa: ASYNC110 - it happens elsewhere
+    while await database.fetchval(UNFINISHED) and time.monotonic() < until:  # noqa: ASYNC110 - other processes do the work
         await asyncio.sleep(0.05)
 
 
@@ -189,6 +189,6 @@ async def sustained(database: "asyncpg.Connection[asyncpg.Record]", load: Load) 
     )
     return [
         Figure("accepted, all services on this machine", len(load.asked) / asked_in, "reservations/s"),
-        Figure("told to everyone on every channel", len(load.asked) / drained_in, "reservations/s"),
+        Figure("notified on every channel", len(load.asked) / drained_in, "reservations/s"),
         Figure("sent", sends / drained_in, "messages/s", note=f"{sends} messages of {len(load.asked)} reservations"),
     ]

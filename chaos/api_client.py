@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tablebell_tools import tokens
+from tablebell_tools.tokens import TokenIssuer
 
 TIMEOUT = 90.0
 PAUSE = 0.2
@@ -23,9 +23,9 @@ class NoAnswer(Exception):
 
 
 class ApiClient:
-    def __init__(self, replicas: Sequence[httpx.AsyncClient], secret: str) -> None:
+    def __init__(self, replicas: Sequence[httpx.AsyncClient], tokens: TokenIssuer) -> None:
         self._replicas = itertools.cycle(replicas)
-        self._secret = secret
+        self._issuer = tokens
         self._tokens: dict[str, str] = {}
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
         self.lost_answers = 0
@@ -63,7 +63,7 @@ class ApiClient:
 
     def _token(self, person: str) -> str:
         if person not in self._tokens:
-            self._tokens[person] = tokens.issue(person, self._secret)
+            self._tokens[person] = self._issuer.issue(person)
         return self._tokens[person]
 
 
@@ -74,10 +74,10 @@ def _is_temporary(answer: httpx.Response) -> bool:
 
 
 @asynccontextmanager
-async def open_api_client(urls: Sequence[str], secret: str) -> AsyncIterator[ApiClient]:
+async def open_api_client(urls: Sequence[str], tokens: TokenIssuer) -> AsyncIterator[ApiClient]:
     clients = [httpx.AsyncClient(base_url=url, timeout=10, trust_env=False) for url in urls]
     try:
-        yield ApiClient(clients, secret)
+        yield ApiClient(clients, tokens)
     finally:
         for client in clients:
             await client.aclose()

@@ -16,13 +16,13 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from chaos.api_client import ApiClient, NoAnswer
-from tablebell_tools import tokens
+from tablebell_tools.tokens import TokenIssuer
 
 PAUSE = 0.3
 
 
 class Browser:
-    def __init__(self, person: str, gateways: Sequence[str], api: ApiClient, secret: str) -> None:
+    def __init__(self, person: str, gateways: Sequence[str], api: ApiClient, tokens: TokenIssuer) -> None:
         self.person = person
         self.frames = 0
         self.notifications: dict[int, bool] = {}
@@ -32,7 +32,7 @@ class Browser:
         self._resolved: set[int] = set()
         self._gateways = itertools.cycle(gateways)
         self._api = api
-        self._secret = secret
+        self._tokens = tokens
         self._stale = asyncio.Event()
 
     async def run(self) -> None:
@@ -48,7 +48,7 @@ class Browser:
             await asyncio.sleep(PAUSE)
 
     async def _listen(self, socket: ClientConnection) -> None:
-        await socket.send(json.dumps({"type": "auth", "token": tokens.issue(self.person, self._secret)}))
+        await socket.send(json.dumps({"type": "auth", "token": self._tokens.issue(self.person)}))
         async for text in socket:
             self._handle(json.loads(text))
 
@@ -95,11 +95,11 @@ class Browser:
 
 @asynccontextmanager
 async def open_browsers(
-    people: Sequence[str], gateways: Sequence[str], api: ApiClient, secret: str
+    people: Sequence[str], gateways: Sequence[str], api: ApiClient, tokens: TokenIssuer
 ) -> AsyncIterator[list[Browser]]:
     """Half of them start with one gateway, half with the other."""
     browsers = [
-        Browser(person, [*gateways[number % 2 :], *gateways[: number % 2]], api, secret)
+        Browser(person, [*gateways[number % 2 :], *gateways[: number % 2]], api, tokens)
         for number, person in enumerate(people)
     ]
     running = [asyncio.create_task(browser.run(), name=f"browser {browser.person}") for browser in browsers]

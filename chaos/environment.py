@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 
 from tablebell_local.instance import Instance
 from tablebell_local.process import bring_up
-from tablebell_local.progress import Progress
 from tablebell_local.service import Service
 from tablebell_local.stack import run_all
 from tablebell_local.system import System
+from tablebell_tools.tokens import TokenIssuer
 from tablebell_tools.unlimited import UNLIMITED
 
 SCALE = {
@@ -20,7 +20,7 @@ SCALE = {
 }
 # Shorter than in production, so that a worker can be stopped beyond its lease within a run.
 SETTINGS = {"LEASE_SECONDS": "8"}
-SANDBOX = "sandbox"  # stands in for the providers: it fails only on request, and records every message
+SANDBOX = "sandbox"  # replaces the providers: it fails only on request, and records every message
 
 
 class ChaosEnvironment:
@@ -29,7 +29,7 @@ class ChaosEnvironment:
         self.lease_seconds = float(overrides["LEASE_SECONDS"])
         self.services = [each for each in system.services(SCALE, overrides) if each.name != SANDBOX]
         self.database_url = system.stack.replication.url()
-        self.jwt_secret = system.secret("JWT_SECRET")
+        self.tokens = TokenIssuer(system.signing_key)
         self.sandbox_url = f"http://127.0.0.1:{system.port(SANDBOX)}"
         self.api_urls = [each.url for each in self._replicas("reservation-api")]
         self.gateway_urls = [each.url.replace("http:", "ws:", 1) for each in self._replicas("ws-gateway")]
@@ -39,9 +39,8 @@ class ChaosEnvironment:
 
     async def restore(self) -> None:
         """Starts everything that is not healthy."""
-        with Progress() as progress:
-            await self.stack.servers_up(progress)
-            await run_all(*(bring_up(service, progress) for service in self.services))
+        await self.stack.servers_up()
+        await run_all(*(bring_up(service) for service in self.services))
 
 
 @asynccontextmanager
@@ -52,16 +51,13 @@ async def open_environment(
     overrides = {**UNLIMITED, **SETTINGS, **settings}
     system = System(instance)
     async with instance.locked():
-        system.stack.programs.ensure()
-        with Progress() as progress:
-            if not attach:
-                await system.stack.down(progress)
-                system.stack.remove_data()
-                instance.add_standby()
-            await system.up(progress, SCALE, (), overrides)
+        if not attach:
+            await system.stack.down()
+            system.stack.remove_data()
+            instance.add_standby()
+        await system.start(SCALE, overrides)
         try:
             yield ChaosEnvironment(system, overrides)
         finally:
             if not attach:
-                with Progress() as progress:
-                    await system.stack.down(progress)
+                await system.stack.down()

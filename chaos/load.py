@@ -27,7 +27,7 @@ class Ask:
     refusal: str | None = None
 
     @property
-    def asker(self) -> str:
+    def requester(self) -> str:
         return f"customer:{self.customer}"
 
     @property
@@ -98,7 +98,7 @@ class Load:
     async def _request(self, ask: Ask) -> None:
         follow_up, delay = self._random.choice(FOLLOW_UPS), self._random.uniform(0, MAX_DELAY)
         try:
-            answer = await self._api.call(ask.asker, "POST", "/customer/reservation/ask", ask.body, ask.key)
+            answer = await self._api.call(ask.requester, "POST", "/customer/reservation/ask", ask.body, ask.key)
             if answer.status_code != 200:
                 ask.refusal = f"{answer.status_code} {answer.text[:200]}"
                 return
@@ -112,7 +112,7 @@ class Load:
                 self.problems[f"no answer: {error.args[0].rpartition('/')[2]}"] += 1
 
     async def _follow_up(self, follow_up: str, ask: Ask, reservation: int) -> None:
-        customer, (first, second) = ask.asker, ask.restaurant.staff
+        customer, (first, second) = ask.requester, ask.restaurant.staff
         own, house = f"/customer/reservation/{reservation}", f"/restaurant/reservation/{reservation}"
         match follow_up:
             case "accept":

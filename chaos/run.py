@@ -40,8 +40,8 @@ class Run:
             first_event = await store.next_event(connection)
             people = await create_people(connection)
         async with (
-            open_api_client(environment.api_urls, environment.jwt_secret) as api,
-            open_browsers(people.with_browsers(), environment.gateway_urls, api, environment.jwt_secret) as browsers,
+            open_api_client(environment.api_urls, environment.tokens) as api,
+            open_browsers(people.with_browsers(), environment.gateway_urls, api, environment.tokens) as browsers,
         ):
             load, faults = Load(api, people, self._seed), Faults(environment, self._screen, self._seed)
             await self._apply_load_and_faults(load, faults, browsers, first_event)

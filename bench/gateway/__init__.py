@@ -1,7 +1,7 @@
-"""ws-gateway: memory per idle connection, latency of a frame, and frames a second.
+"""ws-gateway: memory per idle connection, latency of a frame, and frames per second.
 
 The ceilings: a bare `websockets` server (memory), a bare consumer of the same messages (latency), a loop that writes
-the same frames to the same sockets (frames a second), and RabbitMQ's web_stomp plugin.
+the same frames to the same sockets (frames per second), and RabbitMQ's web_stomp plugin.
 """
 
 from bench.gateway.clients import ClientGroup

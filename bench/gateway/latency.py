@@ -1,4 +1,4 @@
-"""The time from publishing a frame to its arrival at a client, beside a bare consumer of the same messages."""
+"""The time from publishing a frame to its arrival at a client, compared with a bare consumer of the same messages."""
 
 import asyncio
 import json

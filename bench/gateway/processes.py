@@ -1,4 +1,4 @@
-"""The gateway in a process of its own, and what clients need to use it."""
+"""The gateway in a process of its own, and the tokens and channels that its clients use."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,8 +11,9 @@ from bench.gateway.clients import masked
 from bench.process import MeasuredProcess, python_process
 from tablebell.rabbit import Broker
 from tablebell.testing import free_port
-from tablebell.testing.tokens import AUDIENCE, SECRET, token
+from tablebell.testing.tokens import AUDIENCE, PUBLIC_KEY_FILE, token
 from tablebell.topology import declare_live
+from tablebell_tools.unlimited import UNLIMITED
 
 BARE_SERVERS = "bench.gateway.bare_servers"
 READY = b'"type":"ready"'
@@ -24,8 +25,9 @@ async def gateway_process(amqp_url: SecretStr) -> AsyncIterator[tuple[int, Measu
     port = free_port()
     settings = {
         "AMQP_URL": amqp_url.get_secret_value(),
-        "JWT_SECRET": SECRET,
+        "JWT_PUBLIC_KEY_FILE": str(PUBLIC_KEY_FILE),
         "JWT_AUDIENCE": AUDIENCE,
+        **UNLIMITED,
     }
     async with python_process("ws_gateway", port=port, settings=settings) as server:
         yield port, server

@@ -1,4 +1,4 @@
-"""Frames a second, by a loop that only writes and by the gateway. The two take turns."""
+"""Frames per second, of a loop that only writes and of the gateway, measured in turns."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""The gateway beside RabbitMQ's web_stomp plugin, with the same STOMP clients on the same broker.
+"""The gateway compared with RabbitMQ's web_stomp plugin, with the same STOMP clients on the same broker.
 
 With the plugin every user has a queue and a binding. It is enabled on loopback, only for the measurement.
 """
@@ -27,6 +27,7 @@ from tablebell.testing.frames import notification
 from tablebell.testing.tokens import token
 from tablebell.topology import LIVE_EXCHANGE
 from tablebell_local.instance import Instance
+from tablebell_local.programs import program as rabbitmq_program
 from tablebell_local.stack import Stack
 from ws_gateway.encoded_frame import DESTINATION
 from ws_gateway.stomp import encode
@@ -171,7 +172,7 @@ async def _control(harness: Harness, program: str, *arguments: str) -> None:
     options = dict(zip(harness.servers.control, harness.servers.control[1:], strict=False))
     stack = Stack(Instance.named(options["--instance"], Path(options["--state"])))
     process = await asyncio.create_subprocess_exec(
-        str(stack.programs.rabbitmq_server.with_name(program)),
+        str(rabbitmq_program("rabbitmq-server").with_name(program)),
         *arguments,
         env={**os.environ, **stack.rabbitmq.settings()},
         stdout=asyncio.subprocess.PIPE,

@@ -42,7 +42,7 @@ def environment() -> Iterator[ChaosEnvironment]:
 
 @pytest.fixture
 async def api(environment: ChaosEnvironment) -> AsyncIterator[ApiClient]:
-    async with open_api_client(environment.api_urls, environment.jwt_secret) as api:
+    async with open_api_client(environment.api_urls, environment.tokens) as api:
         yield api
 
 

@@ -10,7 +10,6 @@ from tests.e2e.harness import STAFF, ReservationHarness
 
 from tablebell.testing import eventually
 from tablebell.testing.chromium import Chromium, Tab, chromium_process, open_chromium
-from tablebell_tools import tokens
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -29,7 +28,7 @@ async def chromium(browser: int) -> AsyncIterator[Chromium]:
 
 async def open_staff(chromium: Chromium, environment: ChaosEnvironment, person: str) -> Tab:
     page = environment.gateway_urls[0].replace("ws:", "http:", 1)
-    tab = await chromium.open(f"{page}/staff#token={tokens.issue(person, environment.jwt_secret)}")
+    tab = await chromium.open(f"{page}/staff#token={environment.tokens.issue(person)}")
     await tab.wait_for("document.querySelector('#state').dataset.state === 'live'", within=20)
     return tab
 
@@ -61,8 +60,8 @@ async def test_after_one_accepts_the_other_window_has_no_buttons(
     await giulia.evaluate(f"{accept(hers)}.click()")
     for tab, own in ((giulia, hers), (marco, his)):
         await tab.wait_for(f"{accept(own)} === null", within=20)
-        shown = await tab.evaluate(f"{card(own)}[0].querySelector('.resolution').textContent")
-        assert "handled by Giulia" in shown
+        shown = await tab.evaluate(f"{card(own)}[0].querySelector('.story').textContent")
+        assert "Giulia Ferri\u2069 ha accettato il tavolo per" in shown
     assert giulia.page_errors == marco.page_errors == []
 
 

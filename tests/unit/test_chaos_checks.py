@@ -93,7 +93,7 @@ def test_a_send_that_was_given_up_is_a_violation() -> None:
 
 @pytest.fixture
 def browser() -> Browser:
-    browser = Browser("customer:5", ["ws://127.0.0.1:1"], sentinel.api, "secret")
+    browser = Browser("customer:5", ["ws://127.0.0.1:1"], sentinel.api, sentinel.tokens)
     browser.notifications = {1: False, 2: True}
     browser.framed = {1}
     return browser

@@ -1,4 +1,4 @@
-"""The rules are valid, every one is tested, its runbook exists, and what it asks for is really exported."""
+"""The alert rules are valid and tested, have a runbook, and use metrics that the services export."""
 
 import json
 import re
@@ -22,7 +22,7 @@ DEPLOY = Path(__file__).resolve().parents[2]
 PROMETHEUS = DEPLOY / "prometheus"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "tablebell.json"
 
-# A selector: a name of ours, or one that every process has, and the labels it is asked with.
+# A selector: the name of a metric of the services or of every process, and its labels.
 SELECTOR = re.compile(
     r"\b((?:service|api|outbox|relay|fanout|dispatcher|gateway|process)_[a-z_]+|up)\b(?!\s*\()(?:\{([^}]*)\})?"
 )
@@ -31,13 +31,13 @@ LABEL = re.compile(r"([a-z_]+)\s*(?:=|!)")
 
 MODULES = (_health, _outbox, _api, _relay, _fanout, _dispatcher, _gateway)
 
-# What Prometheus itself adds to every target, and what its client tells of every process.
+# Prometheus adds these to every target, and its client library to every process.
 OF_EVERY_PROCESS = ("up", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds")
 OF_EVERY_TARGET = {"job", "instance"}
 
 
 def samples() -> dict[str, set[str]]:
-    """What the services export, as Prometheus sees it: the names of the samples with their labels."""
+    """The samples that the services export, by name, with their labels."""
     found = dict.fromkeys(OF_EVERY_PROCESS, OF_EVERY_TARGET)
     for module in MODULES:
         for metric in vars(module).values():
@@ -68,9 +68,9 @@ def panels() -> list[dict[str, Any]]:
     return [panel for panel in json.loads(DASHBOARD.read_text())["panels"] if panel["type"] != "row"]
 
 
-def questions() -> list[tuple[str, str]]:
-    asked = [(rule["alert"], rule["expr"]) for rule in rules()]
-    return asked + [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
+def expressions() -> list[tuple[str, str]]:
+    of_rules = [(rule["alert"], rule["expr"]) for rule in rules()]
+    return of_rules + [(panel["title"], target["expr"]) for panel in panels() for target in panel["targets"]]
 
 
 @pytest.mark.timeout(300)
@@ -89,45 +89,45 @@ def test_promtool_finds_nothing_wrong(promtool: str, arguments: tuple[str, ...])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_rule_is_tested_silent_and_speaking() -> None:
+def test_every_rule_has_a_case_that_fires_and_one_that_does_not() -> None:
     tests = yaml.safe_load((PROMETHEUS / "alerts_test.yml").read_text())["tests"]
-    looked_at = [(each["alertname"], bool(each["exp_alerts"])) for test in tests for each in test["alert_rule_test"]]
+    cases = [(each["alertname"], bool(each["exp_alerts"])) for test in tests for each in test["alert_rule_test"]]
     for rule in rules():
-        assert (rule["alert"], False) in looked_at
-        assert (rule["alert"], True) in looked_at
+        assert (rule["alert"], False) in cases
+        assert (rule["alert"], True) in cases
 
 
-def test_every_rule_says_what_to_do_in_a_section_of_its_own() -> None:
+def test_every_rule_has_a_section_in_the_runbook() -> None:
     sections = re.findall(r"^#+ (\w+)$", (DEPLOY / "README.md").read_text(), re.MULTILINE)
     for rule in rules():
         assert rule["annotations"]["runbook"] == f"deploy/README.md#{rule['alert'].lower()}"
         assert sections.count(rule["alert"]) == 1, f"the runbook has no section {rule['alert']}"
 
 
-def test_what_is_asked_for_is_exported() -> None:
+def test_every_metric_in_an_expression_is_exported() -> None:
     exported = samples()
-    for name, question in questions():
-        _check(name, question, exported)
+    for name, expression in expressions():
+        _check(name, expression, exported)
 
 
-def _check(name: str, question: str, exported: dict[str, set[str]]) -> None:
-    asked = SELECTOR.findall(GROUPING.sub("", question))
-    assert asked, f"{name} asks for nothing that is known: {question}"
+def _check(name: str, expression: str, exported: dict[str, set[str]]) -> None:
+    selectors = SELECTOR.findall(GROUPING.sub("", expression))
+    assert selectors, f"{name} uses no known metric: {expression}"
     known: set[str] = set()
-    for metric, selection in asked:
-        assert metric in exported, f"{name}: nobody exports {metric}"
+    for metric, selection in selectors:
+        assert metric in exported, f"{name}: no service exports {metric}"
         assert set(LABEL.findall(selection)) <= exported[metric], f"{name}: {metric} has no such label: {selection}"
         known |= exported[metric]
-    grouped = {label.strip() for group in GROUPING.findall(question) for label in group.split(",")}
-    assert grouped <= known, f"{name} groups by what is not there: {grouped - known}"
+    grouped = {label.strip() for group in GROUPING.findall(expression) for label in group.split(",")}
+    assert grouped <= known, f"{name} groups by unknown labels: {grouped - known}"
 
 
 @pytest.mark.timeout(300)
-def test_the_dashboards_questions_are_promql(promtool: str, tmp_path: Path) -> None:
-    asked = [question.replace("$__rate_interval", "1m") for _, question in questions()]
-    recorded = [{"record": f"question:{number}", "expr": question} for number, question in enumerate(asked)]
-    file = tmp_path / "questions.yml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "questions", "rules": recorded}]}))
+def test_the_expressions_of_the_dashboard_are_promql(promtool: str, tmp_path: Path) -> None:
+    valid = [expression.replace("$__rate_interval", "1m") for _, expression in expressions()]
+    recorded = [{"record": f"expression:{number}", "expr": each} for number, each in enumerate(valid)]
+    file = tmp_path / "expressions.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "expressions", "rules": recorded}]}))
     done = subprocess.run([promtool, "check", "rules", file], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

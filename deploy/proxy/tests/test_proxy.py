@@ -111,8 +111,14 @@ async def read_to_end(reader: asyncio.StreamReader) -> bytes:
 async def test_health_and_metrics_are_denied_from_outside(haproxy: str, tmp_path: Path) -> None:
     async with running(haproxy, tmp_path) as proxy, httpx.AsyncClient() as http:
         for url in proxy.urls:
-            for path in ("/metrics", "/%6detrics", "/health/ready", "/%68ealth/live"):
+            for path in ("/metrics", "/%6detrics", "/health/ready", "/%68ealth/live", "/internal/access"):
                 assert (await http.get(url + path)).status_code == 403, path
+
+
+async def test_the_routes_of_the_services_are_denied_from_outside(haproxy: str, tmp_path: Path) -> None:
+    async with running(haproxy, tmp_path) as proxy, httpx.AsyncClient() as http:
+        for path in ("/internal/revocations", "/%69nternal/people/without-access"):
+            assert (await http.get(proxy.api_url + path)).status_code == 403, path
 
 
 async def test_the_services_get_the_address_of_the_client_whatever_it_claims(haproxy: str, tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ notification-fanout follows these rules, and `make audit` checks a live system a
 from collections.abc import Mapping
 from typing import Any
 
-from tablebell.events import EventType
-from tablebell.people import Audience, Channel
+from tablebell.events import Actor, EventType
+from tablebell.people import Audience, Channel, UserType
 
 RESTAURANT, CUSTOMER, ADMIN, AGENCY = Audience.RESTAURANT, Audience.CUSTOMER, Audience.ADMIN, Audience.AGENCY
 
 AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
     EventType.RESERVATION_REQUESTED: (RESTAURANT, CUSTOMER, ADMIN, AGENCY),
-    EventType.RESERVATION_ACCEPTED: (CUSTOMER, AGENCY),
+    EventType.RESERVATION_ACCEPTED: (RESTAURANT, CUSTOMER, AGENCY),
     EventType.RESERVATION_REJECTED: (CUSTOMER, ADMIN, AGENCY),
     EventType.RESERVATION_POSTPONED: (CUSTOMER, AGENCY),
     EventType.RESERVATION_CHANGED: (RESTAURANT, CUSTOMER, AGENCY),
@@ -21,7 +21,14 @@ AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
     EventType.RESERVATION_REMINDER_DUE: (CUSTOMER,),
     EventType.RESERVATION_VISIT_ENDED: (CUSTOMER,),
     EventType.NOTIFICATION_RESOLVED: (),
+    EventType.NOTIFICATION_DISMISSED: (),
     EventType.NOTIFICATION_READ: (),
+}
+
+# An audience that is notified only if one of these people caused the event. Staff know their own decision; they are
+# notified when the guest accepted the time that they proposed.
+ONLY_IF_BY: Mapping[tuple[EventType, Audience], frozenset[UserType]] = {
+    (EventType.RESERVATION_ACCEPTED, RESTAURANT): frozenset({UserType.CUSTOMER, UserType.AGENCY_USER}),
 }
 
 # Events that create a new version of the reservation and so resolve decision requests of earlier versions.
@@ -68,16 +75,19 @@ def sees_note(audience: Audience) -> bool:
     return "note" in _VISIBLE[audience]
 
 
-def is_notified(event_type: EventType, audience: Audience) -> bool:
-    return audience in AUDIENCES[event_type]
+def is_notified(event_type: EventType, audience: Audience, actor: Actor | None) -> bool:
+    if audience not in AUDIENCES[event_type]:
+        return False
+    only_by = ONLY_IF_BY.get((event_type, audience))
+    return only_by is None or (actor is not None and actor.user_type in only_by)
 
 
-def supersedes_earlier(event_type: EventType, audience: Audience) -> bool:
+def supersedes_earlier(event_type: EventType, audience: Audience, actor: Actor | None) -> bool:
     """Whether this event replaces the audience's notifications of earlier versions.
 
     A scheduled event does not: the acceptance of the same version did already.
     """
-    return is_notified(event_type, audience) and event_type not in SCHEDULED
+    return is_notified(event_type, audience, actor) and event_type not in SCHEDULED
 
 
 def channels_for(event_type: EventType) -> frozenset[Channel]:

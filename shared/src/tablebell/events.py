@@ -23,6 +23,7 @@ class EventType(StrEnum):
     RESERVATION_VISIT_ENDED = "RESERVATION_VISIT_ENDED"
     # Actions on notifications, for the screens of the other readers. They notify nobody.
     NOTIFICATION_RESOLVED = "NOTIFICATION_RESOLVED"
+    NOTIFICATION_DISMISSED = "NOTIFICATION_DISMISSED"
     NOTIFICATION_READ = "NOTIFICATION_READ"
 
 
@@ -80,7 +81,7 @@ class NotificationData(CamelModel):
     event_notification_id: int | None = None
     """None if a whole inbox was read."""
     notification_ids: list[int] | None = None
-    """The notifications that were read; None for all up to `up_to_id`."""
+    """The notifications that were read or dismissed; None for all up to `up_to_id`."""
     up_to_id: int | None = None
     shared: bool = False
     at: datetime

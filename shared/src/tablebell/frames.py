@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import orjson
 
 from tablebell.events import CamelModel
-from tablebell.inbox import NotificationView
+from tablebell.inbox import NotificationView, Outcome
 from tablebell.people import UserType
 
 
@@ -23,8 +23,18 @@ class ResolvedFrame(CamelModel):
     type: Literal["resolved"] = "resolved"
     event_notification_id: int
     action: str
+    actor_type: str
     actor_id: int
     actor_name: str
+    at: datetime
+    outcome: Outcome | None = None
+
+
+class DismissedFrame(CamelModel):
+    """Its owner has hidden a notification; sent to the owner's other tabs."""
+
+    type: Literal["dismissed"] = "dismissed"
+    notification_id: int
     at: datetime
 
 
@@ -39,7 +49,7 @@ class ReadFrame(CamelModel):
     at: datetime
 
 
-Frame = NotificationFrame | ResolvedFrame | ReadFrame
+Frame = NotificationFrame | ResolvedFrame | DismissedFrame | ReadFrame
 
 
 class AddressedFrame(NamedTuple):

@@ -4,7 +4,7 @@ A service composes its Settings from the classes below and reads them with `load
 """
 
 import sys
-from ipaddress import IPv4Network, IPv6Network
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Annotated, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
@@ -56,6 +56,14 @@ def url_with(*schemes: str) -> AfterValidator:
         return url
 
     return AfterValidator(check)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is the name or an address of the machine itself, so that nobody can read what is sent there."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class ServiceSettings(FrozenSettings):

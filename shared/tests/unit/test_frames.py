@@ -17,7 +17,14 @@ VIEW: dict[str, Any] = {
 
 
 def test_a_batch_of_frames_arrives_as_it_was_sent() -> None:
-    resolved = ResolvedFrame(event_notification_id=2, action="CONFIRMED", actor_id=50, actor_name="Giulia", at=AT)
+    resolved = ResolvedFrame(
+        event_notification_id=2,
+        action="CONFIRMED",
+        actor_type="RESTAURANT_USER",
+        actor_id=50,
+        actor_name="Giulia",
+        at=AT,
+    )
     to = [address(UserType.RESTAURANT_USER, 50), address(UserType.RESTAURANT_USER, 51)]
     sent = [addressed(NotificationFrame(**VIEW), to[:1]), addressed(resolved, to)]
     assert decode_frames(encode_frames(sent)) == sent

@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from tablebell.settings import BrokerSettings, DatabaseSettings, FrozenSettings, Origins, ServiceSettings, load
-from tablebell.tokens import TokenSettings
+from tablebell.tokens import IssuerSettings, SigningKey, TokenSettings
 
 
 class Everything(ServiceSettings, DatabaseSettings, BrokerSettings, TokenSettings):
@@ -19,7 +21,7 @@ GOOD = {
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in [*GOOD, "JWT_JWKS_URL"]:
+    for name in [*GOOD, "JWT_JWKS_URL", "JWT_PRIVATE_KEY_FILE", "JWT_PUBLIC_KEY_FILE", "JWT_ISSUER", "ALLOW_HTTP"]:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -117,6 +119,76 @@ def test_a_secret_and_a_key_set_together_are_refused(
     with pytest.raises(SystemExit):
         load(Everything, "a-service")
     assert "JWT_JWKS_URL" in capsys.readouterr().err
+
+
+class Issuer(IssuerSettings):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("url", "allow_http", "is_accepted"),
+    [
+        ("https://issuer.example/keys", "", True),
+        ("http://127.0.0.1:8080/keys", "", True),
+        ("http://[::1]:8080/keys", "", True),
+        ("http://localhost:8080/keys", "", True),
+        ("http://issuer.example/keys", "", False),
+        ("http://127.0.0.1.issuer.example/keys", "", False),
+        ("http://reservation-api:8080/keys", "", False),
+        ("http://reservation-api:8080/keys", "true", True),
+        ("file:///keys", "true", False),
+    ],
+)
+def test_a_key_set_is_read_by_https_unless_it_is_on_this_machine_or_http_is_allowed(
+    environment: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    url: str,
+    allow_http: str,
+    is_accepted: bool,
+) -> None:
+    for name, value in {"JWT_AUDIENCE": "tablebell", "JWT_JWKS_URL": url, "ALLOW_HTTP": allow_http}.items():
+        environment.setenv(name, value)
+    if is_accepted:
+        assert load(TokenSettings, "a-service").jwt_jwks_url == url
+    else:
+        with pytest.raises(SystemExit):
+            load(TokenSettings, "a-service")
+        assert "JWT_JWKS_URL" in capsys.readouterr().err
+
+
+def test_an_issuer_has_exactly_one_source_of_trust(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "key.pem").write_bytes(SigningKey.generate().private_pem)
+    environment.setenv("JWT_AUDIENCE", "tablebell")
+    with pytest.raises(SystemExit):
+        load(Issuer, "a-service")
+    assert "set exactly one of JWT_PRIVATE_KEY_FILE" in capsys.readouterr().err
+    environment.setenv("JWT_PRIVATE_KEY_FILE", str(tmp_path / "key.pem"))
+    assert load(Issuer, "a-service").signing_key() is not None
+    environment.setenv("JWT_SECRET", "x" * 32)
+    with pytest.raises(SystemExit):
+        load(Issuer, "a-service")
+    assert "set exactly one of JWT_PRIVATE_KEY_FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("JWT_PRIVATE_KEY_FILE", "/nowhere/key.pem"),
+        ("JWT_MAX_LIFETIME_SECONDS", "604801"),
+        ("JWT_CLOCK_SKEW_SECONDS", "301"),
+    ],
+)
+def test_a_wrong_setting_of_an_issuer_is_named(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str
+) -> None:
+    environment.setenv("JWT_AUDIENCE", "tablebell")
+    environment.setenv("JWT_SECRET", "x" * 32)
+    environment.setenv(name, value)
+    with pytest.raises(SystemExit):
+        load(Issuer, "a-service")
+    assert name in capsys.readouterr().err
 
 
 def test_a_trailing_slash_of_an_origin_is_removed(environment: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
-"""Works with a system that runs: `demo`, `audit`, `republish`, `import`, `env`, `token`; and runs tests and bench."""
+"""Works with a system that runs: `demo`, `audit`, `republish`, `import`, `env`, `token`; `preview`, tests, bench."""
 
 import argparse
 import asyncio
+import os
 import sys
 from dataclasses import replace
 from datetime import timedelta
@@ -11,14 +12,17 @@ from uuid import UUID
 from tablebell_local import command_line
 from tablebell_local.instance import Instance
 from tablebell_local.mode import Mode, choose
-from tablebell_tools import exports, testrun, tokens
+from tablebell_tools import exports, testrun
 from tablebell_tools.audit.command import audit
 from tablebell_tools.demo.scenario import DemoScenario
 from tablebell_tools.demo.screen import Screen
 from tablebell_tools.people_import.command import import_file
+from tablebell_tools.preview.command import preview
+from tablebell_tools.preview.samples import Sample
 from tablebell_tools.republish.command import republish
 from tablebell_tools.republish.selection import Selection, parse_duration
 from tablebell_tools.side_by_side import Lanes
+from tablebell_tools.tokens import TokenIssuer
 
 # `import` is a keyword of Python.
 METHODS = {"import": "import_"}
@@ -27,6 +31,19 @@ REPUBLISH_EXAMPLES = """examples:
   make republish UNHANDLED=1 SINCE=1d DRY=1      after RabbitMQ lost its data, or after a restore
   make republish EVENT=0f8fad5b-d9cb-469f-a165-70867728950e
   make republish DEAD=1 ERROR="does not exist"   when the cause is fixed"""
+
+PREVIEW_TEXTS = {
+    "customer": "the guest's name",
+    "restaurant": "the restaurant's name",
+    "note": "the note of the reservation",
+    "address": "the restaurant's address",
+    "phone": "its telephone number; empty for none",
+    "reply_to": "the address for replies; empty for none",
+}
+PREVIEW_EXAMPLES = """examples:
+  make preview
+  make preview PHONE= REPLY_TO=                  a restaurant that cannot be reached
+  make preview CUSTOMER="<b>Bobby</b>" FOLDER=/tmp/preview"""
 
 
 IMPORT_EXAMPLES = """The file is CSV in UTF-8 with a header: userType and name are required; externalId, email,
@@ -48,10 +65,10 @@ class Command:
 
     def demo(self) -> int:
         mode = self._mode()
-        mode.up(dict(self._options.scale), (), dict(self._options.set))
+        mode.up(dict(self._options.scale), dict(self._options.set))
         urls = mode.addresses()
         screen = Screen()
-        succeeded = asyncio.run(DemoScenario(urls, mode.jwt_secret(), screen).run())
+        succeeded = asyncio.run(DemoScenario(urls, TokenIssuer(mode.signing_key), screen).run())
         screen.addresses(
             {
                 "staff page": urls["WS_URL"].replace("ws:", "http:", 1) + "/staff",
@@ -66,7 +83,7 @@ class Command:
         print(exports.render(self._mode().addresses()))
 
     def token(self) -> None:
-        print(tokens.issue(self._options.person, self._mode().jwt_secret()))
+        print(TokenIssuer(self._mode().signing_key).issue(self._options.person))
 
     def audit(self) -> int:
         url = self._options.url or self._mode().database_url()
@@ -99,6 +116,11 @@ class Command:
             return 2
         url = self._options.url or self._mode().database_url()
         return import_file(self._options.file, url, dry_run=self._options.dry_run)
+
+    def preview(self) -> None:
+        options = self._options
+        given = {name: getattr(options, name) for name in PREVIEW_TEXTS if getattr(options, name) is not None}
+        print(f"Open {preview(options.folder.resolve(), replace(Sample(), **given))} in a browser.")
 
     def test(self) -> int:
         if self._options.pytest:
@@ -138,9 +160,19 @@ def parser() -> argparse.ArgumentParser:
             epilog=IMPORT_EXAMPLES,
         )
     )
+    _add_preview(
+        commands.add_parser(
+            "preview",
+            help="write every message in every language to a folder",
+            description="Writes every e-mail, SMS, push and Slack message, with an index page."
+            " The texts that people type can be replaced.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog=PREVIEW_EXAMPLES,
+        )
+    )
     test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
-    bench = commands.add_parser("bench", help="measure every hop beside its raw ceiling")
+    bench = commands.add_parser("bench", help="measure every hop and its raw ceiling")
     bench.add_argument("hops", nargs="*", metavar="hop", help="just these")
     return top
 
@@ -178,6 +210,16 @@ def _add_import(options: argparse.ArgumentParser) -> None:
     options.add_argument("--dry-run", action="store_true", help="DRY=1: check the file, and change nothing")
     options.add_argument("--url", help="another database than that of the running system")
     options.set_defaults(usage=options.print_help)
+
+
+def _add_preview(options: argparse.ArgumentParser) -> None:
+    options.add_argument(
+        "--folder", type=Path, default=Path(".local/preview"), help="FOLDER=… (default: .local/preview)"
+    )
+    for name, what in PREVIEW_TEXTS.items():
+        # make exports the variables of its command line, so that no shell parses their values.
+        given = os.environ.get(name.upper())
+        options.add_argument(f"--{name.replace('_', '-')}", default=given, help=f"{name.upper()}=text: {what}")
 
 
 def main() -> int:

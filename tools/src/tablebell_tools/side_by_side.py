@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tablebell_local.instance import PROJECT, Instance
-from tablebell_local.shared_servers import shared_servers
 from tablebell_local.stack import Stack
+from tablebell_tools.shared_servers import shared_servers
 from tablebell_tools.testrun import environment, exit_on_signals
 
 LANES = 2

@@ -9,8 +9,8 @@ from types import FrameType
 
 from tablebell_local.instance import PROJECT, Instance
 from tablebell_local.processes import CONFIG_MARK, PROCESS_MARK, STACK_MARK
-from tablebell_local.shared_servers import shared_servers
 from tablebell_local.stack import Stack
+from tablebell_tools.shared_servers import shared_servers
 
 
 def suites() -> list[str]:

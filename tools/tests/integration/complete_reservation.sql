@@ -23,7 +23,7 @@ WITH reserved AS (
       FROM event CROSS JOIN unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
      WHERE aggregate_version = 1 OR audience IN ('CUSTOMER', 'AGENCY')
      ORDER BY aggregate_version
-    RETURNING id, audience, reservation_id, aggregate_version
+    RETURNING id, event_id, audience, reservation_id, aggregate_version
 ), recipient AS (
     INSERT INTO notification (event_notification_id, user_id, user_type, title, body)
     SELECT notified_event.id, person.user_id, person.user_type, 'title', 'body'
@@ -40,9 +40,15 @@ WITH reserved AS (
     SELECT id, audience, 'PUBLISHED', clock_timestamp() FROM recipient
 ), send AS (
     INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
-                                           aggregate_version, is_sent, outcome, sent_at, attempt_count)
-    SELECT recipient.id, channel, recipient.user_type, recipient.user_id, 10, notified_event.reservation_id, notified_event.aggregate_version, true, 'SENT',
-           now() + notified_event.aggregate_version * interval '1 millisecond', 1
+                                           aggregate_version, recipient, shared_event_id, is_sent, outcome, last_error,
+                                           sent_at, attempt_count)
+    SELECT recipient.id, channel, recipient.user_type, recipient.user_id, 10, notified_event.reservation_id,
+           notified_event.aggregate_version, CASE WHEN channel = 'SLACK' THEN '#ops' END,
+           CASE WHEN channel = 'SLACK' AND NOT is_skipped THEN notified_event.event_id END, NOT is_skipped,
+           CASE WHEN is_skipped THEN 'SKIPPED' ELSE 'SENT' END,
+           CASE WHEN is_skipped THEN 'sent once for all who share the address' END,
+           CASE WHEN NOT is_skipped THEN now() + notified_event.aggregate_version * interval '1 millisecond' END,
+           CASE WHEN is_skipped THEN 0 ELSE 1 END
       FROM recipient
       JOIN notified_event ON notified_event.id = recipient.event_notification_id
      CROSS JOIN LATERAL unnest(CASE recipient.audience
@@ -50,10 +56,11 @@ WITH reserved AS (
                                    WHEN 'AGENCY' THEN ARRAY['EMAIL']
                                    ELSE ARRAY['EMAIL', 'SMS', 'PUSH']
                                END) AS channel
-    RETURNING id, channel_type
+     CROSS JOIN LATERAL (SELECT channel = 'SLACK' AND recipient.user_id <> 1) AS sharing (is_skipped)
+    RETURNING id, channel_type, outcome
 ), call AS (
     INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt, started_at, finished_at, outcome)
-    SELECT id, channel_type, 1, now(), clock_timestamp(), 'SENT' FROM send
+    SELECT id, channel_type, 1, now(), clock_timestamp(), 'SENT' FROM send WHERE outcome = 'SENT'
 )
 INSERT INTO notification_action (event_notification_id, reservation_id, reservation_version, resulting_version, actor_id,
                                  actor_type, action_type, first_to_act)

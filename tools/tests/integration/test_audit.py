@@ -40,6 +40,12 @@ DAMAGES = [
     ("notification_channels", "DELETE FROM notification_channel_send WHERE channel_type = 'SLACK'"),
     ("channel_outcomes", "UPDATE channel_send_attempt SET outcome = 'RETRY'"),
     ("channel_outcomes", "UPDATE notification_channel_send SET is_sent = false, outcome = 'EXPIRED'"),
+    ("shared_addresses", "UPDATE notification_channel_send SET shared_event_id = NULL WHERE outcome = 'SENT'"),
+    (
+        "shared_addresses",
+        """UPDATE notification_channel_send SET outcome = 'SENT', is_sent = true
+            WHERE channel_type = 'SLACK' AND outcome = 'SKIPPED'""",
+    ),
     (
         "channel_order",
         "UPDATE notification_channel_send SET sent_at = now() - interval '1 minute' WHERE aggregate_version = 2",
@@ -101,6 +107,7 @@ async def test_a_healthy_database_violates_no_check(connection: Connection) -> N
     assert checked["event_listeners"] == 2
     assert checked["event_people"] == checked["notification_outboxes"] == 9
     assert checked["notification_channels"] == checked["channel_outcomes"] == 21
+    assert checked["shared_addresses"] == 2
 
 
 @pytest.mark.parametrize(("check", "damage"), DAMAGES)
@@ -109,6 +116,17 @@ async def test_damage_is_reported_with_an_example(connection: Connection, check:
     findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
     assert findings[check].is_violation
     assert findings[check].examples
+
+
+async def test_staff_are_expected_to_be_notified_of_an_acceptance_by_the_guest(connection: Connection) -> None:
+    await connection.execute(
+        """UPDATE event_outbox
+              SET payload = jsonb_set(payload, '{actor}', '{"userType": "CUSTOMER", "userId": 5, "name": "Anna"}')
+            WHERE event_type = 'RESERVATION_ACCEPTED'"""
+    )
+    findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
+    assert (findings["event_people"].checked, findings["event_people"].wrong) == (12, 3)
+    assert "RESTAURANT_USER:50" in findings["event_people"].examples[0]
 
 
 async def test_a_row_that_a_worker_holds_is_not_stuck(connection: Connection) -> None:
@@ -149,7 +167,7 @@ async def test_sends_that_were_given_up_are_listed_and_are_no_violation(connecti
     findings = {finding.check.name: finding for finding in await audit(connection, DAY, AT_ONCE)}
     assert violated(list(findings.values())) == set()
     assert findings["dead_sends"].wrong == 5
-    assert findings["unsent"].examples == ["5 UNDELIVERABLE"]
+    assert findings["unsent"].examples == ["5 UNDELIVERABLE", "1 SKIPPED"]
 
 
 async def test_the_window_starts_after_the_history(connection: Connection) -> None:

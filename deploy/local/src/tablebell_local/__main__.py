@@ -3,19 +3,16 @@
 import argparse
 import asyncio
 import shutil
-import signal
 import sys
 import time
 
 from tablebell_local import command_line
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
-from tablebell_local.local import Local
 from tablebell_local.mode import choose, running_everywhere
 from tablebell_local.process import ManagedProcess, bring_up
-from tablebell_local.progress import Progress
-from tablebell_local.shared_servers import in_use, is_kept
 from tablebell_local.stack import Stack
+from tablebell_local.system import System
 
 
 class Command:
@@ -30,9 +27,7 @@ class Command:
         if self._options.standby:
             self._instance.add_standby()
         mode = choose(self._options.mode, self._instance)
-        mode.up(dict(self._options.scale), self._options.services, dict(self._options.set))
-        if self._options.services:
-            return
+        mode.up(dict(self._options.scale), dict(self._options.set))
         urls = mode.addresses()
         print(
             f"\nEverything is up, after {time.monotonic() - started:.1f} s.\n"
@@ -45,12 +40,11 @@ class Command:
     def down(self) -> None:
         for mode in running_everywhere(self._options.mode, self._instance):
             mode.down()
-        spared = []
-        for instance in self._instances() if self._options.all else []:
-            if is_kept(instance) or in_use(instance):
-                spared.append(instance.name)
-            else:
-                Local(instance).down()
+        others = self._instances() if self._options.all else []
+        spared = [instance.name for instance in others if instance.is_kept or instance.in_use]
+        for instance in others:
+            if instance.name not in spared:
+                System(instance).down()
         left = f", except the servers kept or in use for tests ({', '.join(spared)})" if spared else ""
         print(f"Nothing is running{left}.", file=sys.stderr)
 
@@ -58,19 +52,18 @@ class Command:
         for mode in running_everywhere(self._options.mode, self._instance):
             mode.down()
         for instance in self._instances():
-            if in_use(instance):
+            if instance.in_use:
                 raise CommandError(f"a test run is using the instance “{instance.name}”: wait for its end")
-            Local(instance).down()
+            System(instance).down()
             shutil.rmtree(instance.directory)
 
     def servers(self) -> None:
-        Local(self._instance).servers()
+        asyncio.run(Stack(self._instance).start(keep=True))
 
     def status(self) -> int:
         return 0 if choose(self._options.mode, self._instance).status() else 1
 
     def logs(self) -> None:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `make logs | head` ends like any other program
         mode = choose(self._options.mode, self._instance)
         mode.logs(self._options.name, self._options.lines, follow=self._options.follow)
 
@@ -78,20 +71,18 @@ class Command:
         choose(self._options.mode, self._instance).migrate()
 
     def server(self) -> None:
+        """Starts, stops, restarts or kills one server."""
+
         async def run(process: ManagedProcess, action: str) -> None:
             async with self._instance.locked():
-                with Progress() as progress:
-                    if action == "kill":
-                        await process.kill()
-                    if action in {"stop", "restart"}:
-                        await process.stop()
-                    if action in {"start", "restart"}:
-                        await bring_up(process, progress)
+                if action != "start":
+                    await (process.kill() if action == "kill" else process.stop())
+                if action in {"start", "restart"}:
+                    await bring_up(process)
 
-        stack = Stack(self._instance)
-        if not stack.secrets:
+        if not self._instance.secrets:
             raise CommandError(f"the instance “{self._instance.name}” has not been started yet")
-        asyncio.run(run(getattr(stack, self._options.server), self._options.action))
+        asyncio.run(run(getattr(Stack(self._instance), self._options.server), self._options.action))
 
     def rabbitmqctl(self) -> None:
         print(asyncio.run(Stack(self._instance).rabbitmq.control(*self._options.arguments)), end="")
@@ -106,7 +97,6 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="command", dest="command")
 
     up = commands.add_parser("up", help="start everything that does not run")
-    up.add_argument("services", nargs="*", metavar="service", help="just these services and the servers (default: all)")
     up.add_argument("--standby", action="store_true", help="with a second PostgreSQL as a standby")
     command_line.add_up_options(up)
 
@@ -134,12 +124,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> int:
     options = parser().parse_args()
-
-    def command() -> int | None:
-        result: int | None = getattr(Command(options), options.command)()
-        return result
-
-    return command_line.run(command, starts_system=options.command == "up")
+    return command_line.run(getattr(Command(options), options.command), starts_system=options.command == "up")
 
 
 if __name__ == "__main__":

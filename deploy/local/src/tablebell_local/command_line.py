@@ -1,4 +1,4 @@
-"""What the command lines of `tablebell_local` and `tablebell_tools` have in common."""
+"""The common part of the command lines of `tablebell_local` and `tablebell_tools`."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from pathlib import Path
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import STATE
 from tablebell_local.logfiles import last_lines
+from tablebell_local.services import MAX_REPLICAS
 
 
 def new_parser(package: str, description: str | None) -> argparse.ArgumentParser:
@@ -49,7 +50,7 @@ def run(command: Callable[[], int | None], *, starts_system: bool) -> int:
 
 def _scale(text: str) -> tuple[str, int]:
     name, _, count = text.partition("=")
-    if not count.isdigit() or not 1 <= int(count) <= 50:
+    if not count.isdigit() or not 1 <= int(count) <= MAX_REPLICAS:
         raise argparse.ArgumentTypeError(f"“{text}” is not like event-relay=3")
     return name, int(count)
 

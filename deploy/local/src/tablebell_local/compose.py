@@ -3,17 +3,18 @@
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from tablebell.broker_users import OPERATOR, password_variable, user_name
-from tablebell_local.credentials import load, load_or_create
+from tablebell_local.credentials import create_signing_key, load, load_or_create
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import PROJECT
 
 HEALTH_LIMIT = 300.0
+SIGNING_KEY = ".secrets/jwt-private-key.pem"
 CONTAINER = (
     "{{.Name}} {{.State.Status}} {{.State.ExitCode}} {{if .State.Health}}{{.State.Health.Status}}{{else}}-{{end}}"
 )
@@ -53,16 +54,12 @@ class Compose:
     def __init__(self, project: Path = PROJECT) -> None:
         self._project = project
 
-    @property
-    def is_possible(self) -> bool:
-        return (self._project / "docker-compose.yml").exists()
-
-    def up(self, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]) -> None:
+    def up(self, scale: Mapping[str, int], overrides: Mapping[str, str]) -> None:
         if overrides:
             raise CommandError("with Docker, put settings into .env instead of SET")
         self.write_environment()
         scales = [word for name, count in scale.items() for word in ("--scale", f"{name}={count}")]
-        self._call("up", "--detach", "--build", "--remove-orphans", *scales, *only)
+        self._call("up", "--detach", "--build", "--remove-orphans", *scales)
         self._wait_for_health()
 
     def down(self) -> None:
@@ -97,8 +94,10 @@ class Compose:
     def amqp_url(self) -> str:
         return self.addresses()["AMQP_URL"]
 
-    def jwt_secret(self) -> str:
-        return self.write_environment()["JWT_SECRET"]
+    @property
+    def signing_key(self) -> Path:
+        self.write_environment()
+        return self._project / SIGNING_KEY
 
     def migrate(self) -> None:
         self._call("run", "--rm", "migrations")
@@ -106,6 +105,8 @@ class Compose:
     def write_environment(self) -> dict[str, str]:
         """Adds the variables of `.env.example` that `.env` lacks. A variable without a value is a secret and gets a
         random one. Compose reads `.env` before any command, so it must be complete."""
+        # The user of the container must be able to read the file. On the host its directory protects it.
+        create_signing_key(self._project / SIGNING_KEY, mode=0o644)
         example = load(self._project / ".env.example")
         return load_or_create(
             self._project / ".env",

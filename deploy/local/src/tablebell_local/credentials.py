@@ -1,16 +1,17 @@
-"""Files of NAME=value lines with random secrets, created once and readable by their owner only."""
+"""Files of NAME=value lines with random secrets, and the key that signs tokens: created once, readable by their owner
+only."""
 
-import os
 import secrets
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tablebell.broker_users import PERMISSIONS, password_variable
+from tablebell.tokens import SigningKey
 from tablebell_local.errors import CommandError
 
 KEYS = (
     "POSTGRES_PASSWORD",
-    "JWT_SECRET",
+    "INTERNAL_API_TOKEN",
     "RESERVATION_API_DB_PASSWORD",
     "EVENT_RELAY_DB_PASSWORD",
     "NOTIFICATION_FANOUT_DB_PASSWORD",
@@ -34,9 +35,18 @@ def load_or_create(path: Path, keys: Iterable[str] = KEYS, defaults: Mapping[str
     wanted = {**(defaults or {}), **{key: secrets.token_urlsafe(32) for key in keys}}
     missing = {name: value for name, value in wanted.items() if name not in known}
     if missing:
-        _append(path, missing)
+        before = path.read_text().rstrip("\n") + "\n" if path.exists() else ""
+        _write(path, before + "".join(f"{name}={value}\n" for name, value in missing.items()), 0o600)
     path.chmod(0o600)
     return known | missing
+
+
+def create_signing_key(path: Path, *, mode: int = 0o600) -> None:
+    """A new EC key of the curve P-256 in PEM format, unless the file exists."""
+    if path.exists():
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(path, SigningKey.generate().private_pem.decode(), mode)
 
 
 def load(path: Path) -> dict[str, str]:
@@ -48,13 +58,11 @@ def load(path: Path) -> dict[str, str]:
     return {name: value.strip("\"'") for name, value in pairs}
 
 
-def _append(path: Path, values: Mapping[str, str]) -> None:
+def _write(path: Path, text: str, mode: int) -> None:
     """Replaces the file atomically."""
-    before = path.read_text() if path.exists() else ""
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(before + ("\n" if before and not before.endswith("\n") else ""))
-        file.writelines(f"{name}={value}\n" for name, value in values.items())
-    temporary.rename(path)
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text(text)
+    new.chmod(mode)
+    new.rename(path)

@@ -1,53 +1,31 @@
 """Chooses between the two modes: containers or local processes."""
 
-import sys
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import TypeAlias
 
 from tablebell_local.compose import Compose, engine_answers
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
-from tablebell_local.local import Local
 from tablebell_local.processes import find
+from tablebell_local.system import System
 
-
-class Mode(Protocol):
-    def up(self, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]) -> None: ...
-    def down(self) -> None: ...
-    def status(self) -> bool: ...
-    def logs(self, name: str | None, count: int, *, follow: bool) -> None: ...
-    def addresses(self) -> dict[str, str]: ...
-    def database_url(self) -> str: ...
-    def amqp_url(self) -> str: ...
-    def jwt_secret(self) -> str: ...
-    def migrate(self) -> None: ...
+Mode: TypeAlias = Compose | System
 
 
 def choose(requested: str, instance: Instance) -> Mode:
     """The requested mode. Otherwise local if it already runs locally or no Docker engine answers, else Docker."""
-    _check(requested)
-    compose = Compose()
-    if requested == "docker" and not compose.is_possible:
-        print("There is no docker-compose.yml: using local processes instead.", file=sys.stderr)
-    if not compose.is_possible or requested == "local":
-        return Local(instance)
-    if requested == "docker" or (not find(instance.directory) and engine_answers()):
-        return compose
-    return Local(instance)
+    if _may_use_docker(requested, instance) and (requested or not find(instance.directory)):
+        return Compose()
+    return System(instance)
 
 
 def running_everywhere(requested: str, instance: Instance) -> list[Mode]:
     """For `down`, which stops the system in every mode that may be running."""
-    _check(requested)
-    compose = Compose()
-    modes: list[Mode] = []
-    if requested != "docker" or not compose.is_possible:
-        modes.append(Local(instance))
-    if compose.is_possible and (requested == "docker" or (requested == "" and engine_answers())):
-        modes.append(compose)
-    return modes
+    local: list[Mode] = [] if requested == "docker" else [System(instance)]
+    return [*local, Compose()] if _may_use_docker(requested, instance) else local
 
 
-def _check(requested: str) -> None:
+def _may_use_docker(requested: str, instance: Instance) -> bool:
+    """Only the developer's instance can be a system of containers: stopping a test's instance must not stop them."""
     if requested not in {"", "docker", "local"}:
         raise CommandError(f"MODE={requested} is not valid: use docker or local")
+    return requested == "docker" or (not requested and instance.is_developers and engine_answers())

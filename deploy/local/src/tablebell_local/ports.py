@@ -1,24 +1,23 @@
 """Assigns a port to each process of an instance.
 
-The preferred port wins if it is free, then the last recorded one, then the preferred one plus 10, 20, …. A running
-process keeps its port. All ports are below 32768, where the range for outgoing connections starts: in that range, a
-client that keeps retrying a stopped server can connect to itself.
+The preferred port wins if it is free, then the preferred one plus 10, 20, …. A running process keeps its port. All
+ports are below 32768, where the range for outgoing connections starts: in that range, a client that keeps retrying a
+stopped server can connect to itself.
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from tablebell_local.errors import CommandError
 
 STEP = 10
 TRIES = 200
+FAMILIES = {False: socket.AF_INET, True: socket.AF_INET6}
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,7 @@ class PortRegistry:
         return [MovedPort(name, port, assigned[name]) for name, port in preferred.items() if assigned[name] != port]
 
     def _choose(self, name: str, preferred: int, taken: Collection[int]) -> int:
-        recorded = [self._ports[name]] if name in self._ports else []
-        for port in chain([preferred], recorded, range(preferred + STEP, preferred + STEP * TRIES, STEP)):
+        for port in range(preferred, preferred + STEP * TRIES, STEP):
             if port not in taken and is_free(port):
                 return port
         raise CommandError(f"no free port for {name}: tried {TRIES} from {preferred} on")
@@ -72,18 +70,9 @@ def preferred_port(label: str, name: str) -> int:
 
 def is_free(port: int) -> bool:
     """True if nothing listens on the port on any interface, IPv4 or IPv6."""
-    return _can_listen(socket.AF_INET, "0.0.0.0", port) and _can_listen(socket.AF_INET6, "::", port)
-
-
-def _can_listen(family: socket.AddressFamily, host: str, port: int) -> bool:
+    both = socket.has_dualstack_ipv6()
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            probe.bind((host, port))
-            probe.listen(1)
-    except OSError as error:
-        # Other errors mean that there is no IPv6, so nothing listens there.
-        return error.errno not in {errno.EADDRINUSE, errno.EACCES}
-    return True
+        with socket.create_server(("", port), family=FAMILIES[both], dualstack_ipv6=both):
+            return True
+    except OSError:
+        return False

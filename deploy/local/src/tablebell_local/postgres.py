@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 import signal
-import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,13 +10,11 @@ from urllib.parse import quote
 
 import asyncpg
 
-from tablebell_local.account import Account, account_for
-from tablebell_local.errors import CommandError
+from tablebell_local.account import command_prefix, give
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortRegistry
 from tablebell_local.process import ManagedProcess
 from tablebell_local.processes import command_lines, run_to_log
-from tablebell_local.programs import Programs
+from tablebell_local.programs import program
 
 OWNER = DATABASE = "tablebell"
 CREATE_LIMIT = 120.0
@@ -30,25 +27,18 @@ class Postgres(ManagedProcess):
     # A fast shutdown, then an immediate one. A smart shutdown would wait for the clients.
     stop_steps = ((signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0))
 
-    def __init__(
-        self, instance: Instance, ports: PortRegistry, programs: Programs, secrets: Mapping[str, str], number: int = 1
-    ) -> None:
+    def __init__(self, instance: Instance, number: int = 1) -> None:
         suffix = "" if number == 1 else f"-{number}"
         name = f"postgres{suffix}"
-        super().__init__(name, instance, ports, {name: 25432 + 100 * (number - 1)})
-        self._programs = programs
-        self._secrets = secrets
+        super().__init__(name, instance, {name: 25432 + 100 * (number - 1)})
         self._data = instance.path(f"pgdata{suffix}")
         self._label = f"{instance.label}{suffix}"
 
-    def url(self, database: str = DATABASE) -> str:
-        """With the owner's role, which has all rights."""
-        return self._url(OWNER, "POSTGRES_PASSWORD", database)
-
-    def url_of(self, service: str) -> str:
-        """With the role of a service, which has only the rights of that service."""
-        role = service.replace("-", "_")
-        return self._url(f"tablebell_{role}", f"{role.upper()}_DB_PASSWORD", DATABASE)
+    def url(self, database: str = DATABASE, service: str | None = None) -> str:
+        """With the role of a service, which has only the rights of that service; otherwise with the owner's role."""
+        role = (service or "").replace("-", "_")
+        user, secret = (f"{OWNER}_{role}", f"{role.upper()}_DB_PASSWORD") if role else (OWNER, "POSTGRES_PASSWORD")
+        return f"postgresql://{user}:{quote(self.instance.secrets[secret], safe='')}@{self.address}/{database}"
 
     @property
     def exists(self) -> bool:
@@ -87,29 +77,25 @@ class Postgres(ManagedProcess):
             # Commits still reach the kernel's cache, so they survive a kill of the server.
             settings |= {"fsync": "off", "full_page_writes": "off"}
         options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
-        return [str(self._programs.postgres), "-D", str(self._data), *options]
+        return [str(program("postgres")), "-D", str(self._data), *options]
 
     def settings(self) -> dict[str, str]:
         return {}
 
     async def prepare(self) -> list[str]:
-        account = account_for(self._data)
         if not self._data.exists():
-            await asyncio.to_thread(self._create_cluster, account)
-        self._check_version()
+            await asyncio.to_thread(self._create_cluster)
         # No process of this cluster runs now. A lock file is that of a killed server, and another process may have
         # its pid by now.
         (self._data / "postmaster.pid").unlink(missing_ok=True)
-        return list(account.prefix)
+        return command_prefix(self._data)
 
     async def problem(self) -> str | None:
         try:
-            async with asyncio.timeout(5):
-                connection = await asyncpg.connect(self.url("postgres"), ssl=False)
-                await connection.close()
+            async with asyncio.timeout(5), self.administer():
+                return None
         except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             return f"no connection at {self.address}: {error}"
-        return None
 
     async def ensure_database(self) -> None:
         async with self.administer() as connection:
@@ -127,56 +113,40 @@ class Postgres(ManagedProcess):
 
     async def clone(self, primary: "Postgres") -> None:
         """Makes this server a standby of the primary. Its own data is removed."""
-        await asyncio.to_thread(self._clone, primary)
+        where = ["-h", "127.0.0.1", "-p", str(primary.ports[primary.name]), "-U", OWNER, "--no-password"]
+        how = ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]
+        password = {"PGPASSWORD": self.instance.secrets["POSTGRES_PASSWORD"]}
+        await asyncio.to_thread(self._populate, "pg_basebackup", [*where, *how], password)
 
     def demote(self) -> None:
         """While it is stopped: it does not start as a second primary."""
         signal_file = self._data / "standby.signal"
         signal_file.touch()
-        account_for(self._data).own(signal_file)
-
-    def _url(self, user: str, secret: str, database: str) -> str:
-        return f"postgresql://{user}:{quote(self._secrets[secret], safe='')}@{self.address}/{database}"
+        give(signal_file, self._data)
 
     def _is_postmaster(self, arguments: list[str]) -> bool:
         return Path(arguments[0]).name == "postgres" and arguments[1:3] == ["-D", str(self._data)]
 
-    def _create_cluster(self, account: Account) -> None:
+    def _create_cluster(self) -> None:
         password = self._data.with_name("pgdata.password")
         password.touch(mode=0o600)
-        account.own(password)
-        password.write_text(self._secrets["POSTGRES_PASSWORD"])
+        give(password, self._data)
+        password.write_text(self.instance.secrets["POSTGRES_PASSWORD"])
         how = ["-E", "UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", f"--pwfile={password}"]
         how += ["--no-sync"] if self.instance.is_throwaway else []
         try:
-            self._populate(account, "initdb", ["-U", OWNER, *how], {})
+            self._populate("initdb", ["-U", OWNER, *how], {})
         finally:
             password.unlink()
 
-    def _clone(self, primary: "Postgres") -> None:
-        account = account_for(self._data)
-        where = ["-h", "127.0.0.1", "-p", str(primary.ports[primary.name]), "-U", OWNER, "--no-password"]
-        how = ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]
-        self._populate(account, "pg_basebackup", [*where, *how], {"PGPASSWORD": self._secrets["POSTGRES_PASSWORD"]})
-
-    def _populate(self, account: Account, program: str, arguments: list[str], environment: Mapping[str, str]) -> None:
+    def _populate(self, name: str, arguments: list[str], environment: Mapping[str, str]) -> None:
         """Creates the data in a temporary directory and renames it, so a crash leaves no incomplete cluster."""
         temporary = self._data.with_name(f"{self._data.name}.new")
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(mode=0o700)
-        account.own(temporary)
-        command = [*account.prefix, str(self._programs.postgres.with_name(program)), "-D", str(temporary), *arguments]
-        run_to_log(program, command, log=self.log, begin=self.log_begin, environment=environment, limit=CREATE_LIMIT)
+        give(temporary, self._data)
+        executable = program("postgres").with_name(name)
+        command = [*command_prefix(self._data), str(executable), "-D", str(temporary), *arguments]
+        run_to_log(command, self.log, self.log_begin, environment, CREATE_LIMIT)
         shutil.rmtree(self._data, ignore_errors=True)
         temporary.rename(self._data)
-
-    def _check_version(self) -> None:
-        needed = (self._data / "PG_VERSION").read_text().strip()
-        program = subprocess.run(
-            [self._programs.postgres, "--version"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        if f" {needed}." not in program:
-            raise CommandError(
-                f"the data in {self._data} needs PostgreSQL {needed}, but “{program}” is installed: "
-                f"install postgresql-{needed}, or remove all data with `make clean`"
-            )

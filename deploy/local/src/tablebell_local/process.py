@@ -7,16 +7,17 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
 from tablebell_local import logfiles
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortRegistry
 from tablebell_local.processes import find, fingerprint, inherited_environment, spawn, stop
-from tablebell_local.progress import Progress
+from tablebell_local.progress import say
 
 POLL = 0.1
+PROBE_TIMEOUT = 5.0
 RECOVERY = 10.0  # a running process may still be starting, or reconnecting to a server
 
 
@@ -26,10 +27,10 @@ class ManagedProcess(ABC):
     start_limit = 60.0
     stop_steps: Sequence[tuple[signal.Signals, float]] = ((signal.SIGTERM, 30.0),)
 
-    def __init__(self, name: str, instance: Instance, ports: PortRegistry, preferred: Mapping[str, int]) -> None:
+    def __init__(self, name: str, instance: Instance, preferred: Mapping[str, int]) -> None:
         self.name = name
         self.instance = instance
-        self.ports = ports
+        self.ports = instance.ports
         self.preferred_ports = preferred
         self.log_begin = 0
         self._child: subprocess.Popen[bytes] | None = None
@@ -81,40 +82,34 @@ class ManagedProcess(ABC):
         )
 
     def has_ended(self) -> bool:
-        """Also checks the child: the marks in its environment are readable only a moment after the start."""
-        return (self._child is None or self._child.poll() is not None) and not self.pids()
+        return self._child.poll() is not None if self._child else not self.pids()
 
-    async def stop(self) -> None:
-        await stop(self.pids, self.stop_steps)
-        await self._reap()
-
-    async def kill(self) -> None:
-        await stop(self.pids, ())
-        await self._reap()
-
-    async def _reap(self) -> None:
-        """Reaps the child, which may exit a moment after its environment is gone."""
-        if self._child is not None:
+    async def stop(self, steps: Sequence[tuple[signal.Signals, float]] | None = None) -> None:
+        await stop(self.pids, self.stop_steps if steps is None else steps)
+        if self._child is not None:  # it may exit a moment after its environment is gone
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._child.wait, 5)
 
+    async def kill(self) -> None:
+        await self.stop(())
 
-async def bring_up(process: ManagedProcess, progress: Progress) -> None:
+
+async def bring_up(process: ManagedProcess) -> None:
     """Starts the process, or restarts it if it is unhealthy or has old settings. A healthy one is not touched."""
-    progress.set(process.name, "checking")
     if process.pids():
         if process.is_current() and await wait_for_health(process, RECOVERY) is None:
-            progress.ready(process.name, "was running")
+            say(process.name, "ready", "was running")
             return
-        progress.set(process.name, "restarting")
+        say(process.name, "restarting")
         await process.stop()
-    progress.set(process.name, "starting")
+    started = time.monotonic()
+    say(process.name, "starting")
     await process.start()
     problem = await wait_for_health(process, process.start_limit)
     if problem is not None:
-        progress.failed(process.name, problem)
+        say(process.name, "failed", problem)
         raise CommandError(f"{process.name} did not start: {problem}", process.log, process.log_begin)
-    progress.ready(process.name)
+    say(process.name, "ready", f"{time.monotonic() - started:.1f} s")
 
 
 async def wait_for_health(process: ManagedProcess, limit: float) -> str | None:
@@ -126,3 +121,21 @@ async def wait_for_health(process: ManagedProcess, limit: float) -> str | None:
             return f"{problem} (waited {limit:.0f} s)"
         await asyncio.sleep(POLL)
     return None
+
+
+async def http_problem(port: int, path: str, headers: Mapping[str, str] | None = None) -> str | None:
+    """Why a GET is not answered with 200, or None if it is."""
+
+    def get() -> str | None:
+        connection = HTTPConnection("127.0.0.1", port, timeout=PROBE_TIMEOUT)
+        try:
+            connection.request("GET", path, headers=dict(headers or {}))
+            response = connection.getresponse()
+            body = response.read(2_000).decode(errors="replace")
+        except (OSError, HTTPException) as error:
+            return f"no response from 127.0.0.1:{port}: {str(error) or type(error).__name__}"
+        finally:
+            connection.close()
+        return None if response.status == 200 else f"{path} answers {response.status}: {body}"
+
+    return await asyncio.to_thread(get)

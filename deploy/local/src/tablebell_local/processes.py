@@ -59,48 +59,26 @@ def inherited_environment() -> dict[str, str]:
 
 
 def spawn(
-    command: Sequence[str | Path],
-    *,
-    stack: Path,
-    name: str,
-    config: str,
-    environment: Mapping[str, str],
-    log: Path,
+    command: Sequence[str], *, stack: Path, name: str, config: str, environment: Mapping[str, str], log: Path
 ) -> "subprocess.Popen[bytes]":
     """Starts a process in a new session, so that it outlives this command."""
-    marks = {STACK_MARK: str(stack), PROCESS_MARK: name, CONFIG_MARK: config}
+    marked = {**environment, STACK_MARK: str(stack), PROCESS_MARK: name, CONFIG_MARK: config}
     with log.open("ab") as output:
         return subprocess.Popen(
-            command,
-            env={**environment, **marks},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command, env=marked, cwd="/", stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
 
 
-def run_to_log(
-    title: str, command: Sequence[str | Path], *, log: Path, begin: int, environment: Mapping[str, str], limit: float
-) -> None:
+def run_to_log(command: Sequence[str], log: Path, begin: int, environment: Mapping[str, str], limit: float) -> None:
     """Runs a command to completion, with its output in the log."""
-    try:
-        with log.open("ab") as output:
+    whole, nothing = {**inherited_environment(), **environment}, subprocess.DEVNULL
+    with log.open("ab") as output:
+        try:
             subprocess.run(
-                command,
-                env={**inherited_environment(), **environment},
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                check=True,
-                timeout=limit,
+                command, env=whole, cwd="/", stdin=nothing, stdout=output, stderr=output, check=True, timeout=limit
             )
-    except subprocess.CalledProcessError as error:
-        raise CommandError(f"`{title}` failed with exit code {error.returncode}", log, begin) from None
-    except subprocess.TimeoutExpired:
-        raise CommandError(f"`{title}` took more than {limit:.0f} s", log, begin) from None
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            raise CommandError(str(error), log, begin) from None
 
 
 async def stop(find_pids: Callable[[], list[int]], steps: Sequence[tuple[signal.Signals, float]]) -> None:

@@ -1,8 +1,9 @@
 """The instance's RabbitMQ: a node below its directory that shares nothing with other nodes on the machine."""
 
 import asyncio
+import base64
 import json
-from collections.abc import Mapping
+import subprocess
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -10,11 +11,9 @@ from urllib.parse import quote
 from tablebell.broker_users import OPERATOR, definitions, password_variable, user, user_name
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortRegistry
-from tablebell_local.probe import NoResponse, get
-from tablebell_local.process import ManagedProcess
+from tablebell_local.process import ManagedProcess, http_problem
 from tablebell_local.processes import inherited_environment
-from tablebell_local.programs import Programs
+from tablebell_local.programs import program
 
 ADMINISTRATOR = "tablebell_administrator"
 
@@ -49,16 +48,19 @@ FILES = {
 ERLANG_ARGUMENTS = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}"
 
 
-class RabbitMq(ManagedProcess):
-    def __init__(self, instance: Instance, ports: PortRegistry, programs: Programs, secrets: Mapping[str, str]) -> None:
-        preferred = {"amqp": 26672, "management": 26673, "distribution": 26674, "prometheus": 26676}
-        super().__init__("rabbitmq", instance, ports, preferred)
-        self._programs = programs
-        self._secrets = secrets
+PORTS = {"amqp": 26672, "management": 26673, "distribution": 26674, "epmd": 26675, "prometheus": 26676}
 
-    def url_of(self, service: str = OPERATOR) -> str:
-        """With the user of a service, who has only the permissions of that service."""
-        return f"amqp://{user_name(service)}:{self._password(service)}@{self.address}/%2F"
+
+class RabbitMq(ManagedProcess):
+    """Starts its own epmd, Erlang's port mapper, which is part of this process: it inherits the marks."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__("rabbitmq", instance, PORTS)
+
+    def url(self, service: str | None = None) -> str:
+        """With the user of a service, who has only the permissions of that service; otherwise with the operators'."""
+        user = service or OPERATOR
+        return f"amqp://{user_name(user)}:{self._password(user)}@{self.address}/%2F"
 
     @property
     def administrators_url(self) -> str:
@@ -70,7 +72,7 @@ class RabbitMq(ManagedProcess):
         return f"http://{ADMINISTRATOR}:{self._password(OPERATOR)}@127.0.0.1:{self.ports['management']}"
 
     def command(self) -> list[str]:
-        return [str(self._programs.rabbitmq_server)]
+        return [str(program("rabbitmq-server"))]
 
     def settings(self) -> dict[str, str]:
         return {name: str(self._path(file)) for name, file in FILES.items()} | {
@@ -85,9 +87,8 @@ class RabbitMq(ManagedProcess):
 
     async def prepare(self) -> list[str]:
         self._path("").mkdir(mode=0o700, exist_ok=True)
-        configuration = CONFIGURATION.format(
-            definitions=self._path("definitions.json"), **{name: self.ports[name] for name in self.preferred_ports}
-        )
+        ports = {name: self.ports[name] for name in PORTS}
+        configuration = CONFIGURATION.format(definitions=self._path("definitions.json"), **ports)
         self._path("rabbitmq.conf").write_text(configuration)
         self._path("enabled_plugins").write_text("[rabbitmq_management,rabbitmq_prometheus].\n")
         self._path("rabbitmq-env.conf").touch()
@@ -97,31 +98,29 @@ class RabbitMq(ManagedProcess):
 
     async def problem(self) -> str | None:
         """Healthy: the operator can log in, and the AMQP port, which opens last, is open."""
-        login = (user_name(OPERATOR), self._secrets[password_variable(OPERATOR)])
+        login = f"{user_name(OPERATOR)}:{self.instance.secrets[password_variable(OPERATOR)]}".encode()
+        headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
         path = f"/api/health/checks/port-listener/{self.ports['amqp']}"
-        try:
-            response = await get(self.ports["management"], path, login)
-        except NoResponse as error:
-            return str(error)
-        return None if response.status == 200 else f"the management API answers {response.status}"
+        return await http_problem(self.ports["management"], path, headers)
 
     async def control(self, *arguments: str) -> str:
         """Runs `rabbitmqctl` against this node and returns its output."""
-        process = await asyncio.create_subprocess_exec(
-            self._programs.rabbitmqctl,
-            *arguments,
-            env=inherited_environment() | self.settings(),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
+        command, environment = [str(program("rabbitmqctl")), *arguments], inherited_environment() | self.settings()
+        done = await asyncio.to_thread(
+            subprocess.run,
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
-        output, _ = await process.communicate()
-        if process.returncode != 0:
-            raise CommandError(f"`rabbitmqctl {' '.join(arguments)}` failed: {output.decode().strip()}")
-        return output.decode()
+        if done.returncode != 0:
+            raise CommandError(f"`rabbitmqctl {' '.join(arguments)}` failed: {done.stdout}{done.stderr}".strip())
+        return done.stdout
 
     def _password(self, service: str) -> str:
-        return quote(self._secrets[password_variable(service)], safe="")
+        return quote(self.instance.secrets[password_variable(service)], safe="")
 
     def _path(self, name: str) -> Path:
         return self.instance.path("rabbitmq", name)
@@ -129,9 +128,11 @@ class RabbitMq(ManagedProcess):
     def _definitions(self) -> dict[str, Any]:
         """Read at every start, so the users exist even after an interrupted first start. With definitions RabbitMQ does
         not create its default user `guest`."""
-        content = definitions(self._secrets)
-        if self.instance.name != "dev":
-            content["users"].append(user(ADMINISTRATOR, self._secrets[password_variable(OPERATOR)], "administrator"))
+        content = definitions(self.instance.secrets)
+        if not self.instance.is_developers:
+            content["users"].append(
+                user(ADMINISTRATOR, self.instance.secrets[password_variable(OPERATOR)], "administrator")
+            )
             everything = {"vhost": "/", "configure": ".*", "write": ".*", "read": ".*"}
             content["permissions"].append({"user": ADMINISTRATOR, **everything})
         return content

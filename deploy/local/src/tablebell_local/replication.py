@@ -9,7 +9,6 @@ import time
 from tablebell_local.errors import CommandError
 from tablebell_local.postgres import DATABASE, Postgres
 from tablebell_local.process import bring_up, wait_for_health
-from tablebell_local.progress import Progress
 
 STREAMING_LIMIT = 30.0
 
@@ -33,21 +32,22 @@ class Replication:
         first, second = self._both
         return first if self.primary is second else second
 
-    def url(self, database: str = DATABASE) -> str:
-        """With the owner's role, at the server that is the primary."""
-        return self._at_all_servers(self._both[0].url(database))
+    def url(self, database: str = DATABASE, service: str | None = None) -> str:
+        """Leads to the server that is the primary."""
+        url = self._both[0].url(database, service)
+        if not self._instance.has_standby:
+            return url
+        first, second = (server.address for server in self._both)
+        return url.replace(f"@{first}/", f"@{first},{second}/") + "?target_session_attrs=read-write"
 
-    def url_of(self, service: str) -> str:
-        return self._at_all_servers(self._both[0].url_of(service))
-
-    async def up(self, progress: Progress) -> None:
-        await bring_up(self.primary, progress)
+    async def up(self) -> None:
+        await bring_up(self.primary)
         await self.primary.ensure_database()
         if not self._instance.has_standby:
             return
         if not self.standby.exists:
             await self.standby.clone(self.primary)
-        await bring_up(self.standby, progress)
+        await bring_up(self.standby)
         await self._make_synchronous()
 
     async def switch_over(self) -> None:
@@ -80,12 +80,6 @@ class Replication:
                     raise CommandError(f"{standby.name} does not follow the primary", standby.log, standby.log_begin)
                 await asyncio.sleep(0.1)
         await _set_synchronous(self.primary, "*")
-
-    def _at_all_servers(self, url: str) -> str:
-        if not self._instance.has_standby:
-            return url
-        first, second = (server.address for server in self._both)
-        return url.replace(f"@{first}/", f"@{first},{second}/") + "?target_session_attrs=read-write"
 
 
 async def _set_synchronous(server: Postgres, standbys: str) -> None:

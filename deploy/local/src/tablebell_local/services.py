@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 FCM_PROJECT = "tablebell-local"
+JWT_AUDIENCE = "tablebell"
+MAX_REPLICAS = 50
 SMS_ACCOUNT = "AC00000000000000000000000000000000"
 
 
@@ -19,6 +21,8 @@ class Environment(Protocol):
     def amqp_url(self, service: str) -> str: ...
     def secret(self, name: str) -> str: ...
     def port(self, name: str) -> int: ...
+    @property
+    def signing_key(self) -> Path: ...
     @property
     def fcm_credentials(self) -> Path: ...
 
@@ -43,10 +47,6 @@ def _sandbox(environment: Environment) -> dict[str, str]:
     }
 
 
-def _tokens(environment: Environment) -> dict[str, str]:
-    return {"JWT_SECRET": environment.secret("JWT_SECRET"), "JWT_AUDIENCE": "tablebell"}
-
-
 def _pages(environment: Environment) -> str:
     """The origins of the pages, which the gateway serves."""
     return ",".join(f"http://{host}:{environment.port('ws-gateway')}" for host in ("127.0.0.1", "localhost"))
@@ -56,7 +56,9 @@ def _reservation_api(environment: Environment) -> dict[str, str]:
     return {
         "DATABASE_URL": environment.database_url("reservation-api"),
         "CORS_ALLOWED_ORIGINS": _pages(environment),
-        **_tokens(environment),
+        "JWT_PRIVATE_KEY_FILE": str(environment.signing_key),
+        "JWT_AUDIENCE": JWT_AUDIENCE,
+        "INTERNAL_API_TOKEN": environment.secret("INTERNAL_API_TOKEN"),
     }
 
 
@@ -88,41 +90,37 @@ def _channel_dispatcher(environment: Environment) -> dict[str, str]:
 
 
 def _ws_gateway(environment: Environment) -> dict[str, str]:
+    api = f"http://127.0.0.1:{environment.port('reservation-api')}"
     return {
         "AMQP_URL": environment.amqp_url("ws-gateway"),
         "WS_ALLOWED_ORIGINS": _pages(environment),
-        "PUBLIC_API_URL": f"http://127.0.0.1:{environment.port('reservation-api')}",
-        **_tokens(environment),
+        "PUBLIC_API_URL": api,
+        "JWT_JWKS_URL": f"{api}/.well-known/jwks.json",
+        "JWT_AUDIENCE": JWT_AUDIENCE,
+        "INTERNAL_API_URL": api,
+        "INTERNAL_API_TOKEN": environment.secret("INTERNAL_API_TOKEN"),
     }
 
 
+def _service(
+    name: str, port: int, settings: Callable[[Environment], dict[str, str]], *, needs_schema: bool = True
+) -> ServiceSpec:
+    return ServiceSpec(name, (name.replace("-", "_"),), {"PORT": (name, port)}, settings, needs_schema)
+
+
+SANDBOX_PORTS = {
+    "SANDBOX_PORT": ("sandbox", 8085),
+    "SANDBOX_SMTP_PORT": ("sandbox-smtp", 8025),
+    "SANDBOX_SMS_PORT": ("sandbox-sms", 8026),
+    "SANDBOX_FCM_PORT": ("sandbox-fcm", 8027),
+    "SANDBOX_SLACK_PORT": ("sandbox-slack", 8028),
+}
+
 SERVICES = (
-    ServiceSpec(
-        "sandbox",
-        ("tablebell_sandbox", "serve"),
-        {
-            "SANDBOX_PORT": ("sandbox", 8085),
-            "SANDBOX_SMTP_PORT": ("sandbox-smtp", 8025),
-            "SANDBOX_SMS_PORT": ("sandbox-sms", 8026),
-            "SANDBOX_FCM_PORT": ("sandbox-fcm", 8027),
-            "SANDBOX_SLACK_PORT": ("sandbox-slack", 8028),
-        },
-        _sandbox,
-        needs_schema=False,
-    ),
-    ServiceSpec("reservation-api", ("reservation_api",), {"PORT": ("reservation-api", 8080)}, _reservation_api),
-    ServiceSpec("ws-gateway", ("ws_gateway",), {"PORT": ("ws-gateway", 8081)}, _ws_gateway, needs_schema=False),
-    ServiceSpec("event-relay", ("event_relay",), {"PORT": ("event-relay", 8082)}, _event_relay),
-    ServiceSpec(
-        "notification-fanout",
-        ("notification_fanout",),
-        {"PORT": ("notification-fanout", 8083)},
-        _notification_fanout,
-    ),
-    ServiceSpec(
-        "channel-dispatcher",
-        ("channel_dispatcher",),
-        {"PORT": ("channel-dispatcher", 8084)},
-        _channel_dispatcher,
-    ),
+    ServiceSpec("sandbox", ("tablebell_sandbox", "serve"), SANDBOX_PORTS, _sandbox, needs_schema=False),
+    _service("reservation-api", 8080, _reservation_api),
+    _service("ws-gateway", 8081, _ws_gateway, needs_schema=False),
+    _service("event-relay", 8082, _event_relay),
+    _service("notification-fanout", 8083, _notification_fanout),
+    _service("channel-dispatcher", 8084, _channel_dispatcher),
 )

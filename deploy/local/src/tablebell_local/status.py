@@ -3,68 +3,40 @@
 import asyncio
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
 
 from tablebell_local.errors import CommandError
 from tablebell_local.process import ManagedProcess
 
-COLOURS = {"healthy": "green", "unhealthy": "red", "stopped": "dim"}
+COLUMNS = "{:<22} {:<10} {:>8} {:>10}  {}"
 
 
-@dataclass(frozen=True)
-class ProcessStatus:
-    name: str
-    state: str
-    pid: int | None = None
-    seconds: float = 0
-    address: str = ""
-    detail: str = ""
+async def show(processes: Sequence[ManagedProcess]) -> bool:
+    """Prints a line per process, and returns whether all are healthy."""
+    problems = await asyncio.gather(*map(_problem, processes))
+    print(COLUMNS.format("PROCESS", "STATE", "PID", "UP", "ADDRESS"))
+    for process, problem in zip(processes, problems, strict=True):
+        pid = min(process.pids(), default=None)
+        if pid is None:
+            print(COLUMNS.format(process.name, "stopped", "", "", ""))
+        else:
+            state = "healthy" if problem is None else "unhealthy"
+            print(COLUMNS.format(process.name, state, pid, _age(pid), problem or process.address))
+    return not any(problems)
 
 
-async def inspect(processes: list[ManagedProcess]) -> list[ProcessStatus]:
-    return await asyncio.gather(*(_inspect(process) for process in processes))
-
-
-def show(lines: list[ProcessStatus], console: Console) -> None:
-    table = Table(box=None, padding=(0, 3, 0, 0), header_style="bold")
-    for heading in ("PROCESS", "STATE", "PID", "UP", "ADDRESS"):
-        table.add_column(heading, no_wrap=True)
-    for line in lines:
-        state = f"[{COLOURS[line.state]}]{line.state}[/]"
-        table.add_row(line.name, state, str(line.pid or ""), _duration(line), line.address)
-    console.print(table)
-    for line in lines:
-        if line.detail:
-            console.print(f"{line.name}: {line.detail}", markup=False, soft_wrap=True)
-
-
-async def _inspect(process: ManagedProcess) -> ProcessStatus:
-    pids = process.pids()
-    if not pids:
-        return ProcessStatus(process.name, "stopped")
+async def _problem(process: ManagedProcess) -> str | None:
     try:
-        problem = await process.problem()
+        return await process.problem() if process.pids() else "stopped"
     except CommandError as error:
-        return ProcessStatus(process.name, "unhealthy", min(pids), _age(min(pids)), "", str(error))
-    state = "healthy" if problem is None else "unhealthy"
-    return ProcessStatus(process.name, state, min(pids), _age(min(pids)), process.address, problem or "")
+        return str(error)
 
 
-def _age(pid: int) -> float:
+def _age(pid: int) -> str:
     try:
         ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
-        return 0
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _duration(line: ProcessStatus) -> str:
-    if line.pid is None:
         return ""
-    minutes, seconds = divmod(int(line.seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s" if minutes else f"{seconds} s"
+    return str(timedelta(seconds=int(time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))))

@@ -1,96 +1,157 @@
-"""A whole instance: the servers, the schema and the services."""
+"""A whole instance as local processes: the servers, the schema and the services."""
 
 import asyncio
 import json
+import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tablebell_local import logfiles, targets
+from tablebell_local import logfiles, status
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.process import ManagedProcess, bring_up
 from tablebell_local.processes import find, run_to_log
-from tablebell_local.progress import Progress
-from tablebell_local.service import Service, find_replica
-from tablebell_local.services import FCM_PROJECT, SERVICES, ServiceSpec
+from tablebell_local.programs import ensure_installed
+from tablebell_local.progress import say
+from tablebell_local.service import Service, replica_name
+from tablebell_local.services import FCM_PROJECT, MAX_REPLICAS, SERVICES
 from tablebell_local.stack import Stack, run_all
 
 STEP_LIMIT = 300.0
 
 
 class System:
-    """Implements `Environment`."""
+    """One of the two modes. Also the `Environment` that the services' settings are made from."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.stack = Stack(instance)
+        self.fcm_credentials = instance.path("fcm-service-account.json")
 
-    def database_url(self, service: str) -> str:
-        return self.stack.replication.url_of(service)
+    def up(self, scale: Mapping[str, int], overrides: Mapping[str, str]) -> None:
+        async def run() -> None:
+            async with self.instance.locked():
+                await self.start(scale, overrides)
 
-    def amqp_url(self, service: str) -> str:
-        return self.stack.rabbitmq.url_of(service)
+        asyncio.run(run())
+
+    def down(self) -> None:
+        if self.instance.directory.exists():
+            asyncio.run(self.stack.stop_everything())
+
+    def status(self) -> bool:
+        return asyncio.run(status.show(self.processes()))
+
+    def logs(self, name: str | None, count: int, *, follow: bool) -> None:
+        existing = sorted(self.instance.path("logs").glob("*.log"))
+        chosen = [path for path in existing if name in {None, path.stem}]
+        if not chosen:
+            names = ", ".join(path.stem for path in existing) or "none"
+            raise CommandError(f"there is no log “{name}”; available: {names}")
+        options = [f"--lines={count}", *(["--follow=name", "--retry"] if follow else [])]
+        subprocess.run(["tail", *options, *map(str, chosen)], check=False)
+
+    def migrate(self) -> None:
+        async def run() -> None:
+            async with self.instance.locked():
+                await self.migrate_schema()
+
+        self._require(self.stack.replication.primary)
+        asyncio.run(run())
+
+    def addresses(self) -> dict[str, str]:
+        self._require(*self.processes())
+        return {
+            "DATABASE_URL": self.database_url(),
+            "AMQP_URL": self.amqp_url(),
+            "API_URL": f"http://127.0.0.1:{self.port('reservation-api')}",
+            "WS_URL": f"ws://127.0.0.1:{self.port('ws-gateway')}",
+            "SANDBOX_URL": f"http://127.0.0.1:{self.port('sandbox')}",
+        }
+
+    def database_url(self, service: str | None = None) -> str:
+        """With a service's role; without a service, the owner's, which needs only PostgreSQL to run."""
+        if not service:
+            self._require(self.stack.replication.primary)
+        return self.stack.replication.url(service=service)
+
+    def amqp_url(self, service: str | None = None) -> str:
+        """With a service's user; without a service, the operators', which needs only RabbitMQ to run."""
+        if not service:
+            self._require(self.stack.rabbitmq)
+        return self.stack.rabbitmq.url(service)
 
     def secret(self, name: str) -> str:
-        return self.stack.secrets[name]
-
-    def port(self, name: str) -> int:
-        return self.stack.ports[name]
+        return self.instance.secrets[name]
 
     @property
-    def fcm_credentials(self) -> Path:
-        return self.instance.path("fcm-service-account.json")
+    def signing_key(self) -> Path:
+        if not self.instance.signing_key.exists():
+            raise CommandError("there is no key for tokens yet: start the system once with `make up`")
+        return self.instance.signing_key
+
+    def port(self, name: str) -> int:
+        return self.instance.ports[name]
 
     def services(
         self, scale: Mapping[str, int] | None = None, overrides: Mapping[str, str] | None = None
     ) -> list[Service]:
         """One of each, or as many as `scale` says. `overrides` win over the default settings."""
-        counts = {spec.name: 1 for spec in SERVICES} | dict(scale or {})
         return [
-            self._service(spec, number + 1, overrides or {}) for spec in SERVICES for number in range(counts[spec.name])
+            Service(spec, number + 1, self.instance, self, overrides or {})
+            for spec in SERVICES
+            for number in range((scale or {}).get(spec.name, 1))
         ]
 
     def processes(self) -> list[ManagedProcess]:
-        """All expected processes, and the replicas that run."""
-        expected = self.services()
-        names = {process.name for process in expected}
-        running = {process.name for process in find(self.instance.directory)}
-        replicas = [self._service(*found, {}) for name in sorted(running - names) if (found := find_replica(name))]
-        return [*self.stack.servers, *expected, *replicas]
+        """All expected processes, with as many replicas as run."""
+        running, numbers = self._running(), range(2, MAX_REPLICAS + 1)
+        scale = {
+            spec.name: max((number for number in numbers if replica_name(spec, number) in running), default=1)
+            for spec in SERVICES
+        }
+        return [*self.stack.servers, *self.services(scale)]
 
-    async def up(
-        self, progress: Progress, scale: Mapping[str, int], only: Collection[str], overrides: Mapping[str, str]
-    ) -> None:
+    async def start(self, scale: Mapping[str, int], overrides: Mapping[str, str]) -> None:
+        """Brings up the servers, the schema and the services. The caller locks the instance."""
         services = self.services(scale, overrides)
-        unknown = (set(only) | set(scale)) - {service.name for service in services}
-        if unknown:
+        wanted = {service.name for service in services}
+        if unknown := set(scale) - wanted:
             raise CommandError(f"there is no service {', '.join(sorted(unknown))}")
-        self.stack.prepare([*self.stack.servers, *services], progress)
+        ensure_installed()
+        self.stack.prepare([*self.stack.servers, *services])
         self._write_fcm_credentials()
-        await self.stack.servers_up(progress)
-        await self._stop_surplus({service.name for service in services}, progress)
-        targets.write(self.instance.path("targets.json"), services)
+        await self.stack.servers_up()
+        surplus = self._running() - wanted - {process.name for process in self.stack.servers}
+        await run_all(*(self.stack.stop(name) for name in sorted(surplus)))
+        self.write_targets(services)
 
         async def after_schema() -> None:
-            await self.migrate(progress)
-            await run_all(*(bring_up(service, progress) for service in chosen if service.needs_schema))
+            await self.migrate_schema()
+            await run_all(*(bring_up(service) for service in services if service.spec.needs_schema))
 
-        chosen = [service for service in services if not only or service.name in only]
-        await run_all(after_schema(), *(bring_up(service, progress) for service in chosen if not service.needs_schema))
+        await run_all(after_schema(), *(bring_up(service) for service in services if not service.spec.needs_schema))
 
-    async def migrate(self, progress: Progress) -> None:
+    async def migrate_schema(self) -> None:
         """Brings the schema up to date and adds the demo data. Both are idempotent."""
-        passwords = {name: value for name, value in self.stack.secrets.items() if name.endswith("_DB_PASSWORD")}
+        passwords = {name: value for name, value in self.instance.secrets.items() if name.endswith("_DB_PASSWORD")}
         environment = {"DATABASE_URL": self.stack.replication.url(), **passwords}
-        progress.set("schema", "migrating")
-        try:
-            for step in ("upgrade", "demo-data"):
-                await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
-        except CommandError as error:
-            progress.failed("schema", str(error))
-            raise
-        progress.ready("schema")
+        for step in ("upgrade", "demo-data"):
+            await asyncio.to_thread(self._run, "schema", ["tablebell_migrations", step], environment)
+        say("schema", "ready")
+
+    def write_targets(self, services: Iterable[Service]) -> None:
+        """Lists all services, with replicas and moved ports, for Prometheus' file-based discovery. The file is replaced
+        atomically, since Prometheus reads it whenever it changes."""
+        groups = [
+            {"targets": [service.address], "labels": {"job": service.spec.name}}
+            for service in services
+            if service.spec.name != "sandbox"  # it stands in for providers, which have none of our metrics
+        ]
+        new = self.instance.path("targets.new")
+        new.write_text(json.dumps(groups, indent=2) + "\n")
+        new.replace(self.instance.path("targets.json"))
 
     def _write_fcm_credentials(self) -> None:
         token_uri = f"http://127.0.0.1:{self.port('sandbox-fcm')}/token"
@@ -103,15 +164,11 @@ class System:
 
     def _run(self, log_name: str, module: list[str], environment: Mapping[str, str]) -> None:
         log = self.instance.log(log_name)
-        begin = logfiles.begin(log)
-        command = [sys.executable, "-m", *module]
-        title = " ".join(module[:2])
-        run_to_log(title, command, log=log, begin=begin, environment=environment, limit=STEP_LIMIT)
+        run_to_log([sys.executable, "-m", *module], log, logfiles.begin(log), environment, STEP_LIMIT)
 
-    async def _stop_surplus(self, wanted: Collection[str], progress: Progress) -> None:
-        servers = {process.name for process in self.stack.servers}
-        running = {process.name for process in find(self.instance.directory)}
-        await run_all(*(self.stack.stop(name, progress) for name in sorted(running - servers - set(wanted))))
+    def _running(self) -> set[str]:
+        return {process.name for process in find(self.instance.directory)}
 
-    def _service(self, spec: ServiceSpec, number: int, overrides: Mapping[str, str]) -> Service:
-        return Service(spec, number, self.instance, self.stack.ports, environment=self, overrides=overrides)
+    def _require(self, *processes: ManagedProcess) -> None:
+        if stopped := [process.name for process in processes if not process.pids()]:
+            raise CommandError(f"the system is not up: {', '.join(stopped)} not running. Start it with `make up`")

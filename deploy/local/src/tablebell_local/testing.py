@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tablebell_local.instance import Instance
-from tablebell_local.progress import Progress
+from tablebell_local.programs import ensure_installed
 from tablebell_local.replication import Replication
 from tablebell_local.stack import Stack
 
@@ -16,15 +16,13 @@ def open_replication(state: Path, name: str = "test-replication") -> Iterator[Re
     """Starts the two PostgreSQL servers of an instance, without RabbitMQ."""
     instance = Instance.named(name, state)
     instance.add_standby()
+    ensure_installed()
     stack = Stack(instance)
-    stack.programs.ensure()
-    replication = stack.replication
     try:
-        with Progress() as progress:
-            stack.prepare(replication.servers, progress)
-            asyncio.run(replication.up(progress))
-        yield replication
+        stack.prepare(stack.replication.servers)
+        asyncio.run(stack.replication.up())
+        yield stack.replication
     finally:
-        for server in replication.servers:
+        for server in stack.replication.servers:
             asyncio.run(server.kill())
         stack.remove_data()

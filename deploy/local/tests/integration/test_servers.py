@@ -52,7 +52,7 @@ async def test_killed_servers_restart_with_their_data_and_down_stops_everything(
     instance = Instance.named(NAME, tmp_path)
     stack = Stack(instance)
     ports = json.loads(instance.path("ports.json").read_text())
-    assert [await process.problem() for process in stack.servers] == [None, None, None]
+    assert [await process.problem() for process in stack.servers] == [None, None]
     assert await count_rows(stack) == 1
 
     assert "starting" not in run("servers")

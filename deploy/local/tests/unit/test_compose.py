@@ -3,7 +3,9 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 
+from tablebell.tokens import SigningKey
 from tablebell_local import compose
 from tablebell_local.compose import Compose, Container
 from tablebell_local.credentials import KEYS, load
@@ -19,6 +21,18 @@ def test_env_gets_every_variable_of_the_example_with_a_value(tmp_path: Path) -> 
     assert all(values.values())
     assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
     assert Compose(tmp_path).write_environment() == values
+
+
+def test_the_signing_key_can_be_read_in_a_container_and_is_protected_on_the_host(tmp_path: Path) -> None:
+    (tmp_path / ".env.example").write_text("INTERNAL_API_TOKEN=\n")
+
+    key = Compose(tmp_path).signing_key
+
+    assert SigningKey.load(key).jwks == SigningKey.load(Compose(tmp_path).signing_key).jwks
+    assert stat.S_IMODE(key.stat().st_mode) == 0o644
+    assert stat.S_IMODE(key.parent.stat().st_mode) == 0o700
+    mounted = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())["secrets"]["jwt-private-key"]["file"]
+    assert tmp_path / mounted == key
 
 
 @pytest.mark.parametrize(

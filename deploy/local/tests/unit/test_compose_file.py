@@ -16,6 +16,22 @@ EXAMPLE = load(PROJECT / ".env.example")
 SECRETS = {name for name, value in EXAMPLE.items() if not value}
 
 
+INTERNAL = {name for name, network in COMPOSE["networks"].items() if network and network.get("internal")}
+# What PostgreSQL's entry point needs to take over the data directory and to become `postgres`.
+ENTRY_POINT = {"postgres": {"CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID"}}
+
+
+def networks(service: str) -> set[str]:
+    """A container with `network_mode: none` has no network. One without `networks` would be on the default one."""
+    if SERVICES[service].get("network_mode") == "none":
+        return set()
+    return set(SERVICES[service].get("networks", ["default"]))
+
+
+def members(network: str) -> set[str]:
+    return {name for name in SERVICES if network in networks(name)}
+
+
 def settings(service: str) -> dict[str, str]:
     environment: dict[str, str] = SERVICES[service].get("environment", {})
     return environment
@@ -48,3 +64,58 @@ def test_a_container_sees_only_the_database_password_of_its_own_role() -> None:
     for name in SERVICES.keys() - {"migrations"}:
         seen = set(re.findall(r"\w+_DB_PASSWORD", str(settings(name))))
         assert seen <= {f"{name.replace('-', '_').upper()}_DB_PASSWORD"}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_container_is_read_only_and_cannot_gain_privileges(service: str) -> None:
+    container = SERVICES[service]
+
+    assert container["read_only"] is True
+    assert container["cap_drop"] == ["ALL"]
+    assert set(container.get("cap_add", [])) == ENTRY_POINT.get(service, set())
+    assert container["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in container
+    assert "mem_limit" in container
+
+
+def test_only_the_proxy_is_on_the_outer_network() -> None:
+    assert members("outer") == {"proxy"}
+    assert networks("proxy") == {"outer", "front"}
+    assert members("front") == {"proxy", "reservation-api", "ws-gateway"}
+
+
+def test_only_services_with_a_url_reach_a_server() -> None:
+    with_database = {name for name in SERVICES if "DATABASE_URL" in settings(name)}
+    with_broker = {name for name in SERVICES if "AMQP_URL" in settings(name)}
+
+    assert members("data") == with_database | {"postgres"}
+    assert members("messages") == with_broker | {"rabbitmq"}
+    for name in SERVICES.keys() - with_database - {"postgres"}:
+        assert not networks(name) & networks("postgres") - {"operators"}
+    assert not networks("ws-gateway") & networks("postgres")
+
+
+def test_of_our_services_only_the_dispatcher_reaches_the_internet() -> None:
+    outside = {name for name in SERVICES if networks(name) - INTERNAL}
+
+    assert outside == {"proxy", "channel-dispatcher", "sandbox", "postgres", "rabbitmq", "prometheus", "grafana"}
+    assert members("operators") == {"postgres", "rabbitmq", "sandbox", "prometheus", "grafana"}
+
+
+def test_every_port_is_published_on_this_machine_only() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", [])]
+
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_every_public_image_can_be_pinned_in_the_environment() -> None:
+    """An image is ours, and built here, or it is a variable of .env with the same default."""
+    for service in SERVICES.values():
+        if not service["image"].startswith("tablebell/"):
+            name, default = re.fullmatch(r"\$\{(\w+):-(.+)\}", service["image"]).groups()  # type: ignore[union-attr]
+            assert EXAMPLE[name] == default
+    for dockerfile in PROJECT.glob("deploy/**/Dockerfile"):
+        text = dockerfile.read_text()
+        assert f"ARG PYTHON_IMAGE={EXAMPLE['PYTHON_IMAGE']}\n" in text
+        assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${PYTHON_IMAGE}"}

@@ -3,7 +3,8 @@
 import stat
 from pathlib import Path
 
-from tablebell_local.credentials import KEYS, load, load_or_create
+from tablebell.tokens import SigningKey
+from tablebell_local.credentials import KEYS, create_signing_key, load, load_or_create
 
 
 def test_every_secret_is_random_and_long(tmp_path: Path) -> None:
@@ -39,3 +40,15 @@ def test_missing_names_are_added_and_existing_values_stay(tmp_path: Path) -> Non
     assert values["OLD"] == "kept"
     assert values["API_PORT"] == "9000"
     assert path.read_text() == f"# mine\nOLD=kept\nAPI_PORT=9000\nWS_PORT=8081\nNEW={values['NEW']}\n"
+
+
+def test_the_signing_key_is_created_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "key.pem"
+
+    create_signing_key(path)
+    created = path.read_bytes()
+    create_signing_key(path)
+
+    assert path.read_bytes() == created == SigningKey.load(path).private_pem
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700

@@ -24,16 +24,3 @@ def test_a_big_log_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert logfiles.begin(log) == 0
     assert not log.exists()
     assert (tmp_path / "relay.log.1").read_text() == "long\n"
-
-
-def test_following_returns_complete_lines_once_and_restarts_with_a_new_file(tmp_path: Path) -> None:
-    log = tmp_path / "relay.log"
-    log.write_text("old\nhalf")
-    positions = {log: 4}
-
-    assert list(logfiles._added(log, positions)) == []
-    log.write_text("old\nhalf a line\n")
-    assert list(logfiles._added(log, positions)) == ["half a line"]
-    assert list(logfiles._added(log, positions)) == []
-    log.write_text("new\n")
-    assert list(logfiles._added(log, positions)) == ["new"]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tablebell_local.instance import Instance
-from tablebell_local.ports import PortRegistry
-from tablebell_local.service import Service, find_replica, replica_name
+from tablebell_local.processes import Process
+from tablebell_local.service import Service
 from tablebell_local.services import SERVICES
 from tablebell_local.system import System
 
@@ -17,6 +17,7 @@ class FakeEnvironment:
     """Its values can be recognised in the settings."""
 
     fcm_credentials = Path("/fcm.json")
+    signing_key = Path("/key.pem")
 
     def database_url(self, service: str) -> str:
         return f"postgresql://{service}"
@@ -46,7 +47,9 @@ def test_only_services_that_need_a_url_or_secret_get_it() -> None:
     workers = {"event-relay", "notification-fanout"}
     assert given("DATABASE_URL") == workers | {"reservation-api", "channel-dispatcher"}
     assert given("AMQP_URL") == workers | {"ws-gateway"}
-    assert given("JWT_SECRET") == {"reservation-api", "ws-gateway"}
+    assert given("JWT_PRIVATE_KEY_FILE") == {"reservation-api"}, "whoever has it can issue any token"
+    assert given("JWT_JWKS_URL") == given("INTERNAL_API_URL") == {"ws-gateway"}
+    assert given("INTERNAL_API_TOKEN") == {"reservation-api", "ws-gateway"}
     assert given("SMTP_URL") == given("SLACK_WEBHOOK_URL") == {"channel-dispatcher"}
 
 
@@ -67,10 +70,15 @@ def test_the_page_of_a_moved_gateway_may_call_the_gateway_and_the_api() -> None:
     assert gateway["PUBLIC_API_URL"] == "http://127.0.0.1:8090"
 
 
-@pytest.mark.parametrize("number", [1, 2, 12])
-@pytest.mark.parametrize("name", NAMED)
-def test_a_replica_is_found_by_its_name(name: str, number: int) -> None:
-    assert find_replica(replica_name(NAMED[name], number)) == (NAMED[name], number)
+def test_running_replicas_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = [Process(1, "event-relay-12", ""), Process(2, "ws-gateway-2", ""), Process(3, "unknown-3", "")]
+    monkeypatch.setattr("tablebell_local.system.find", lambda _: running)
+
+    names = [process.name for process in System(Instance.named("dev", tmp_path)).processes()]
+
+    assert [name for name in names if name.startswith("ws-")] == ["ws-gateway", "ws-gateway-2"]
+    assert sum(name.startswith("event-relay") for name in names) == 12
+    assert "unknown-3" not in names
 
 
 def test_replicas_prefer_different_ports(tmp_path: Path) -> None:
@@ -84,16 +92,16 @@ def test_replicas_prefer_different_ports(tmp_path: Path) -> None:
 
 
 def test_overrides_win_and_change_the_fingerprint(tmp_path: Path) -> None:
-    ports = PortRegistry(tmp_path / "ports.json")
-    ports.assign({"event-relay": 31_999}, running=())
     instance = Instance.named("dev", tmp_path)
+    instance.create()
+    instance.ports.assign({"event-relay": 31_999}, running=())
 
     def relay(overrides: dict[str, str]) -> Service:
-        return Service(NAMED["event-relay"], 1, instance, ports, environment=FakeEnvironment(), overrides=overrides)
+        return Service(NAMED["event-relay"], 1, instance, FakeEnvironment(), overrides)
 
     changed = relay({"BATCH_SIZE": "7", "AMQP_URL": "amqp://other", "PORT": "1"})
 
     assert changed.settings()["BATCH_SIZE"] == "7"
     assert changed.settings()["AMQP_URL"] == "amqp://other"
-    assert changed.settings()["PORT"] == str(ports["event-relay"])
+    assert changed.settings()["PORT"] == str(instance.ports["event-relay"])
     assert relay({}).config() == relay({}).config() != changed.config()

@@ -14,7 +14,7 @@ from channel_dispatcher.dispatcher import Dispatcher
 from channel_dispatcher.failure_attribution import FailureAttribution
 from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.marks import MarkLimit
-from channel_dispatcher.metrics import BREAKER_STATE, WITHDRAWN
+from channel_dispatcher.metrics import BREAKER_STATE, SMS_LAST_DAY, SMS_PER_DAY, WITHDRAWN
 from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.purge import Purge
 from channel_dispatcher.recorder import Recorder
@@ -73,7 +73,8 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         ]
         health = Health(stop, {"postgres": partial(check, pool)})
         gauges = OutboxGauges(pool, OutboxTable(Level.CHANNEL_SEND), DURABLE_CHANNELS)
-        app = health_app(SERVICE, health, partial(refresh_gauges, gauges, pool, dispatchers))
+        SMS_PER_DAY.set(loaded.sms_per_day)
+        app = health_app(SERVICE, health, partial(refresh_gauges, gauges, pool, dispatchers, loaded.sms_per_day))
 
         async with asyncio.TaskGroup() as tasks:
             recording = tasks.create_task(recorder.run(), name="recorder")
@@ -97,7 +98,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
         wakeup_sender.announce(Level.CHANNEL_SEND)
 
 
-async def refresh_gauges(gauges: OutboxGauges, pool: Pool, dispatchers: list[Dispatcher]) -> None:
+async def refresh_gauges(gauges: OutboxGauges, pool: Pool, dispatchers: list[Dispatcher], sms_per_day: int) -> None:
     await gauges.refresh()
     for dispatcher in dispatchers:
         for state in State:
@@ -105,6 +106,8 @@ async def refresh_gauges(gauges: OutboxGauges, pool: Pool, dispatchers: list[Dis
     withdrawn = await store.count_withdrawn(pool)
     for channel in DURABLE_CHANNELS:
         WITHDRAWN.labels(channel).set(withdrawn.get(channel, 0))
+    if sms_per_day:
+        SMS_LAST_DAY.set(await store.count_sms(pool))
 
 
 def main() -> int:

@@ -8,15 +8,17 @@ record within a second of the database's return.
 import math
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
 from channel_dispatcher import store
 from channel_dispatcher.claim_isolation import bury_refused_rows
+from channel_dispatcher.sms_budget import SmsBudget
 from channel_dispatcher.wakeup_timer import WakeupTimer
 from tablebell.outage import OUTAGES
 from tablebell.people import Channel
-from tablebell.postgres import Pool
+from tablebell.postgres import Connection, Pool
 
 log = structlog.get_logger(__name__)
 
@@ -28,10 +30,18 @@ CONTACT_SHARE = 1 / 2
 
 class Claimer:
     def __init__(
-        self, channel: Channel, pool: Pool, *, lease: timedelta, max_attempts: int, timer: WakeupTimer
+        self,
+        channel: Channel,
+        pool: Pool,
+        *,
+        lease: timedelta,
+        max_attempts: int,
+        timer: WakeupTimer,
+        budget: SmsBudget | None = None,
     ) -> None:
         self._channel = channel
         self._pool = pool
+        self._budget = budget
         self._lease = lease
         self._max_attempts = max_attempts
         self._timer = timer
@@ -42,16 +52,12 @@ class Claimer:
 
     async def claim(self, limit: int, now: float) -> store.Claim:
         """Rows that the database refuses to claim are buried; then the claim is empty and `more` is true."""
+        claim_fair = partial(self._claim_fair, take_over=self._may_take_over(now))
         try:
-            claim = await store.claim_fair(
-                self._pool,
-                self._channel,
-                limit=limit,
-                lease=self._lease,
-                after=self._last_restaurant,
-                max_attempts=self._max_attempts,
-                take_over=self._may_take_over(now),
-            )
+            if self._budget is None:
+                claim = await claim_fair(self._pool, limit)
+            else:
+                claim = await self._budget.claim(limit, claim_fair)
         except OUTAGES:
             self._last_contact = -math.inf
             raise
@@ -62,6 +68,17 @@ class Claimer:
         self._last_contact = now
         self._last_restaurant = claim.last_restaurant
         return claim
+
+    async def _claim_fair(self, connection: Connection | Pool, limit: int, *, take_over: bool) -> store.Claim:
+        return await store.claim_fair(
+            connection,
+            self._channel,
+            limit=limit,
+            lease=self._lease,
+            after=self._last_restaurant,
+            max_attempts=self._max_attempts,
+            take_over=take_over,
+        )
 
     def _may_take_over(self, now: float) -> bool:
         lease = self._lease.total_seconds()

@@ -23,6 +23,7 @@ from channel_dispatcher.metrics import IN_FLIGHT, OUTCOMES, PROVIDER_SECONDS
 from channel_dispatcher.outcome import NotTried, RetryLater, SendOutcome, Sent
 from channel_dispatcher.provider_health import ProviderHealth
 from channel_dispatcher.recorder import RETRY_SECONDS, Recorder
+from channel_dispatcher.sms_budget import SmsBudget
 from channel_dispatcher.wakeup_timer import WakeupTimer
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
@@ -67,7 +68,10 @@ class Dispatcher:
         self._policy = policy
         self._wakeup = wakeup
         self._timer = WakeupTimer(wakeup)
-        self._claimer = Claimer(channel, pool, lease=lease, max_attempts=policy.max_attempts, timer=self._timer)
+        budget = SmsBudget(pool, limits.per_day) if limits.per_day else None
+        self._claimer = Claimer(
+            channel, pool, lease=lease, max_attempts=policy.max_attempts, timer=self._timer, budget=budget
+        )
         self._lease = lease
         self._batch_size = batch_size
         self._stop = stop

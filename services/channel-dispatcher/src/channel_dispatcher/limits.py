@@ -1,4 +1,4 @@
-"""The limits of a channel: concurrent sends and sends per second. Pure."""
+"""The limits of a channel: concurrent sends, sends per second and per day. Pure."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,6 +14,8 @@ MAX_ROUNDS_AHEAD = 16
 class Limits:
     concurrency: int
     per_second: float | None = None
+    per_day: int = 0
+    """In 24 hours, of all processes together; 0 is no limit."""
 
     def window(self, allowance: int, send_seconds: float) -> int:
         """How many rows may be in flight, given the duration of a send. Few for a slow channel: a row that is more

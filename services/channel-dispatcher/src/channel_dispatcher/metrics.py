@@ -30,3 +30,8 @@ MARKS = Counter(
     "Addresses that a provider reported as dead, by effect: silences, or withheld (too many of the channel at once).",
     ["channel", "effect"],
 )
+SMS_LAST_DAY = Gauge(
+    "dispatcher_sms_last_day",
+    "SMS of the last 24 hours, if there is a limit: every replica reports the same.",
+)
+SMS_PER_DAY = Gauge("dispatcher_sms_per_day", "The limit of SMS in 24 hours; 0 is no limit.")

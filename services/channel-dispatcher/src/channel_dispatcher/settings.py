@@ -43,6 +43,10 @@ class Loaded:
     """The enabled channels, each with its settings."""
 
     @property
+    def sms_per_day(self) -> int:
+        return max((settings.limits.per_day for _, settings in self.channels), default=0)
+
+    @property
     def off(self) -> list[Channel]:
         on = {spec.channel for spec, _ in self.channels}
         return [channel for channel in DURABLE_CHANNELS if channel not in on]

@@ -75,6 +75,19 @@ async def try_claim(connection: Connection, row_id: int) -> None:
     await connection.execute(SQL["try_claim"], row_id)
 
 
+async def lock_sms(connection: Connection) -> None:
+    await connection.execute(SQL["lock_sms"])
+
+
+async def count_sms(connection: Connection | Pool) -> int:
+    return int(await connection.fetchval(SQL["count_sms"]))
+
+
+async def postpone_sms(connection: Connection, pause: timedelta, *, reason: str, limit: int) -> Counter[str]:
+    """Returns the number of rows by outcome: POSTPONED or EXPIRED."""
+    return Counter(row["outcome"] for row in await connection.fetch(SQL["postpone_sms"], pause, reason, limit))
+
+
 async def extend_if_leased(connection: Connection | Pool, deliveries: Sequence[Delivery], lease: timedelta) -> set[int]:
     """Returns the ids of the rows that this process still leases."""
     ids, tokens = [each.id for each in deliveries], [each.token for each in deliveries]

@@ -34,7 +34,15 @@ from tablebell.wakeups import Wakeup
 from tablebell_sandbox.testing import RunningSandbox
 
 MESSAGES: Mapping[Channel, dict[str, Any]] = {
-    Channel.EMAIL: {"subject": "Nuova prenotazione", "text": "Tavolo per 4, è tutto.", "html": "<p>Tavolo per 4</p>"},
+    Channel.EMAIL: {
+        "language": "it",
+        "subject": "Nuova prenotazione",
+        "preheader": "Tavolo per 4",
+        "letterhead": {"name": "Trattoria del Porto"},
+        "greeting": "Ciao Anna,",
+        "paragraphs": ["Tavolo per 4, è tutto."],
+        "footer": "Tablebell",
+    },
     Channel.SMS: {"text": "Nuova prenotazione: tavolo per 4"},
     Channel.PUSH: {"title": "Nuova prenotazione", "body": "Tavolo per 4", "data": {"reservationId": "1"}},
     Channel.SLACK: {"text": "Nuova prenotazione: tavolo per 4"},

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import IO
 
 import httpx
 
@@ -69,7 +70,7 @@ class DispatcherProcess:
         return self._process.returncode is None
 
 
-async def start(environment: Mapping[str, str]) -> DispatcherProcess:
+async def start(environment: Mapping[str, str], log: IO[bytes] | None = None) -> DispatcherProcess:
     port = free_port()
     inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     process = await asyncio.create_subprocess_exec(
@@ -77,14 +78,14 @@ async def start(environment: Mapping[str, str]) -> DispatcherProcess:
         "-m",
         "channel_dispatcher",
         env={**inherited, "HOST": "127.0.0.1", "PORT": str(port), "LOG_LEVEL": "WARNING", **environment},
-        stdout=asyncio.subprocess.DEVNULL,
+        stdout=log or asyncio.subprocess.DEVNULL,
     )
     return DispatcherProcess(process, port)
 
 
 @asynccontextmanager
-async def running(environment: Mapping[str, str]) -> AsyncIterator[DispatcherProcess]:
-    dispatcher = await start(environment)
+async def running(environment: Mapping[str, str], log: IO[bytes] | None = None) -> AsyncIterator[DispatcherProcess]:
+    dispatcher = await start(environment, log)
     try:
         await dispatcher.ready()
         yield dispatcher

@@ -2,12 +2,14 @@
 
 import asyncio
 import sys
+from pathlib import Path
 
 from tablebell.people import DURABLE_CHANNELS, Channel
 from tablebell.postgres import open_pool
 from tablebell.testing import Database, eventually
 from tablebell.wakeups import open_wakeup_sender
 from tablebell_sandbox.channel import Channel as SandboxChannel
+from tablebell_sandbox.service_account import ServiceAccount
 
 from .harness import Harness
 from .processes import running, settings_for
@@ -28,6 +30,38 @@ async def test_one_message_names_every_missing_or_wrong_setting() -> None:
     for name in (*named, "FCM_PROJECT", "FCM_CREDENTIALS_FILE", "SLACK_WEBHOOK_URL"):
         assert name in message
     assert "SMS_ACCOUNT" not in message
+
+
+PLAIN = {
+    "SMS_API_URL": "http://sms.example",
+    "FCM_API_URL": "http://fcm.example",
+    "SLACK_WEBHOOK_URL": "http://slack.example/services/T000/B000/secret",
+}
+
+
+async def test_providers_that_would_get_credentials_without_encryption_are_refused_with_one_message(
+    tmp_path: Path,
+) -> None:
+    credentials = tmp_path / "account.json"
+    ServiceAccount.generate("tablebell", "http://oauth.example/token").write(credentials)
+    environment = PLAIN | {"FCM_CREDENTIALS_FILE": str(credentials)}
+    code, message = await start_and_fail(**environment)
+    assert code == 78
+    for name in PLAIN:
+        assert f"{name}: should be https://, unless ALLOW_CLEARTEXT_CREDENTIALS is true" in message
+    assert "FCM_CREDENTIALS_FILE: its token_uri should be https://" in message
+    assert "secret" not in message
+
+    _, message = await start_and_fail(**environment, ALLOW_CLEARTEXT_CREDENTIALS="true")
+    assert "https" not in message
+    assert "DATABASE_URL: missing" in message
+
+
+async def test_a_provider_on_this_machine_needs_no_encryption() -> None:
+    for host in ("127.0.0.1:8026", "localhost", "[::1]:8026"):
+        _, message = await start_and_fail(**dict.fromkeys(PLAIN, f"http://{host}/services"))
+        assert "DATABASE_URL: missing" in message
+        assert "https" not in message
 
 
 async def test_a_disabled_channel_needs_no_settings() -> None:
@@ -62,6 +96,27 @@ async def test_an_announced_row_is_sent_at_once_by_every_channel_and_counted(
     lag = 'outbox_lag_seconds{channel="SMS",level="notification_channel_send"}'
     (line,) = [each for each in text.splitlines() if each.startswith(lag)]
     assert 90 <= float(line.split()[1]) < 120
+
+
+async def test_the_log_shows_no_addresses_and_the_row_does(
+    harness: Harness, database: Database, tmp_path: Path
+) -> None:
+    refusal = {"kind": "smtp", "code": 550, "at": "rcpt", "text": "5.1.1 <anna.bianchi@mail.example>: User unknown"}
+    await harness.sandbox.set_faults(SandboxChannel.EMAIL, refusal)
+    (mail,) = await harness.add(Channel.EMAIL, recipient="anna.bianchi@mail.example")
+    (sms,) = await harness.add(Channel.SMS, recipient="5551234567")
+    environment = settings_for(database, harness.sandbox, harness.credentials) | {"LOG_LEVEL": "DEBUG"}
+    log = tmp_path / "dispatcher.log"
+    with log.open("wb") as output:
+        async with running(environment, output):
+            rows = await harness.finished(mail, sms)
+    assert ["anna.bianchi@mail.example" in row["last_error"] for row in rows] == [True, False]
+    assert "5551234567" in rows[1]["last_error"]
+    text = log.read_text()
+    assert text.count("delivery_settled") == 2
+    assert "<***@mail.example>: User unknown" in text
+    assert "anna.bianchi" not in text
+    assert "5551234567" not in text
 
 
 async def test_the_rows_of_a_disabled_channel_are_skipped_with_the_reason(harness: Harness, database: Database) -> None:

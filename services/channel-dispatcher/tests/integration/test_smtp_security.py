@@ -6,24 +6,28 @@ from urllib.parse import quote
 
 import pytest
 import trustme
+from structlog.testing import capture_logs
 
 from channel_dispatcher.breaker import State
 from tablebell.people import Channel
 from tablebell.testing import eventually
 from tablebell_sandbox.channel import Channel as SandboxChannel
+from tablebell_sandbox.store import Count
 from tablebell_sandbox.testing import running_sandbox
 
 from .exim import LOGIN, Exim, running_exim
-from .harness import Harness
+from .harness import MESSAGES, Harness
 
 EMAIL = Channel.EMAIL
 PASSWORD = quote(LOGIN[1], safe="")
+# The resolver takes this for 127.0.0.1, the settings for a host elsewhere.
+ELSEWHERE = "127.1"
 
 
 class Certificates:
     def __init__(self, folder: Path) -> None:
         authority = trustme.CA()
-        issued = authority.issue_cert("localhost", "127.0.0.1")
+        issued = authority.issue_cert("localhost", "127.0.0.1", ELSEWHERE)
         self.authority, self.certificate, self.key = folder / "ca.pem", folder / "cert.pem", folder / "key.pem"
         authority.cert_pem.write_to_path(str(self.authority))
         issued.private_key_pem.write_to_path(str(self.key))
@@ -88,6 +92,49 @@ async def test_a_server_without_required_starttls_gets_no_mail(harness: Harness)
     assert harness.sandbox.count(SandboxChannel.EMAIL).accepted == 0
 
 
+async def test_a_login_is_not_sent_without_encryption(harness: Harness) -> None:
+    async with running_sandbox(smtp_username=LOGIN[0], smtp_password=LOGIN[1]) as sandbox:
+        (row_id,) = await harness.add(EMAIL)
+        changes = {"smtp_url": f"smtp://{LOGIN[0]}:{PASSWORD}@{ELSEWHERE}:{sandbox.smtp_port}"}
+        with capture_logs() as logs:
+            async with harness.dispatching(EMAIL, changes=changes) as dispatchers:
+                await eventually(lambda: dispatchers[EMAIL].breaker.state is State.OPEN)
+        assert sandbox.count(SandboxChannel.EMAIL) == Count(), "it received neither the login nor a mail"
+    row = await harness.row(row_id)
+    assert (row["is_sent"], row["attempt_count"]) == (None, 0)
+    assert "does not offer STARTTLS, and ALLOW_CLEARTEXT_CREDENTIALS is false" in row["last_error"]
+    assert ("critical", "provider_refuses_us") in {(each["log_level"], each["event"]) for each in logs}
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"), [(ELSEWHERE, True), ("127.0.0.1", False), ("localhost", False)], ids=["allowed", "ip", "name"]
+)
+async def test_a_login_without_encryption_is_sent_to_this_machine_or_by_explicit_setting(
+    harness: Harness, host: str, allowed: bool
+) -> None:
+    async with running_sandbox(smtp_username=LOGIN[0], smtp_password=LOGIN[1]) as sandbox:
+        (row_id,) = await harness.add(EMAIL)
+        url = f"smtp://{LOGIN[0]}:{PASSWORD}@{host}:{sandbox.smtp_port}"
+        async with harness.dispatching(EMAIL, changes={"smtp_url": url, "allow_cleartext_credentials": allowed}):
+            (row,) = await harness.finished(row_id)
+        assert row["outcome"] == "SENT"
+        (message,) = sandbox.messages(SandboxChannel.EMAIL)
+    assert message.envelope["login"] == LOGIN[0]
+
+
+async def test_a_login_is_sent_after_starttls(harness: Harness, certificates: Certificates) -> None:
+    server = {"smtp_tls": "starttls", "smtp_cert_file": certificates.certificate, "smtp_key_file": certificates.key}
+    async with running_sandbox(**server, smtp_username=LOGIN[0], smtp_password=LOGIN[1]) as sandbox:
+        (row_id,) = await harness.add(EMAIL)
+        url = f"smtp://{LOGIN[0]}:{PASSWORD}@{ELSEWHERE}:{sandbox.smtp_port}"
+        async with harness.dispatching(EMAIL, changes={"smtp_url": url, "smtp_ca_file": certificates.authority}):
+            (row,) = await harness.finished(row_id)
+        assert row["outcome"] == "SENT"
+        (message,) = sandbox.messages(SandboxChannel.EMAIL)
+    assert message.envelope["login"] == LOGIN[0]
+    assert message.envelope["tls"].startswith("TLSv1")
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("scheme", ["smtps", "smtp+starttls"])
 async def test_exim_accepts_mail_with_tls_and_login(
@@ -95,8 +142,8 @@ async def test_exim_accepts_mail_with_tls_and_login(
 ) -> None:
     port = exim.implicit_port if scheme == "smtps" else exim.starttls_port
     url = f"{scheme}://{LOGIN[0]}:{PASSWORD}@localhost:{port}"
-    text = "Ciao Zoë,\n.un punto all'inizio\nè tutto: 你好 🍝\n" + "lungo " * 300
-    message = {"subject": "Prenotazione confermata - già 🍝", "text": text, "html": f"<p>{text}</p>"}
+    text = ".un punto all'inizio\nè tutto: 你好 🍝\n" + "lungo " * 300
+    message = MESSAGES[EMAIL] | {"subject": "Prenotazione confermata - già 🍝", "paragraphs": [text]}
     ids = await harness.add(EMAIL, 30, message=message)
     (gone,) = await harness.add(EMAIL, recipient="gone@mail.example")
     (later,) = await harness.add(EMAIL, recipient="greylisted@mail.example")
@@ -120,6 +167,6 @@ async def test_exim_accepts_mail_with_tls_and_login(
         plain, html = mail.get_body(("plain",)), mail.get_body(("html",))
         assert plain is not None
         assert html is not None
-        assert plain.get_content().replace("\r\n", "\n").rstrip("\n") == text.rstrip("\n")
+        assert f"\n\n{text}\n\n" in plain.get_content().replace("\r\n", "\n")
         assert "🍝" in html.get_content()
         assert not mail.defects

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,9 @@ from channel_dispatcher.channels.smtp.message import (
 )
 
 
-def built(**changes: str) -> bytes:
-    parts = {
+def built(**changes: Any) -> bytes:
+    parts: dict[str, Any] = {
+        "sender": parse_mailbox("Tablebell è qui <no-reply@tablebell.example>"),
         "recipient": "anna@mail.example",
         "subject": "Nuova prenotazione",
         "text": "Tavolo per 4",
@@ -25,8 +27,7 @@ def built(**changes: str) -> bytes:
         "message_id": "17-1@tablebell.example",
         "unsubscribe": "https://tablebell.example/preferences",
     }
-    sender = parse_mailbox("Tablebell è qui <no-reply@tablebell.example>")
-    return build_mail(sender=sender, date=datetime(2026, 3, 1, 12, 30, tzinfo=UTC), **(parts | changes))
+    return build_mail(date=datetime(2026, 3, 1, 12, 30, tzinfo=UTC), **(parts | changes))
 
 
 def read(raw: bytes) -> EmailMessage:
@@ -52,6 +53,25 @@ def test_a_mail_has_the_headers_of_automatic_mail() -> None:
     assert mail["List-Unsubscribe"] == "<https://tablebell.example/preferences>"
     assert mail["MIME-Version"] == "1.0"
     assert mail.get_content_type() == "multipart/alternative"
+
+
+def test_a_restaurants_name_and_reply_address_are_in_the_headers() -> None:
+    sender = parse_mailbox("Tablebell <no-reply@tablebell.example>").named('Osteria "Da Zoë", <b>')
+    raw = built(sender=sender, reply_to="tavoli@porto.example")
+    mail = read(raw)
+    (address,) = mail["From"].addresses
+    assert (address.display_name, address.addr_spec) == ('Osteria "Da Zoë", <b>', "no-reply@tablebell.example")
+    assert mail["Reply-To"] == "tavoli@porto.example"
+    assert read(built())["Reply-To"] is None
+
+
+@pytest.mark.parametrize("name", ["Porto\r\nBcc: x@y.example", "x" * 400, "🍝" * 90, "  "])
+def test_a_restaurants_name_cannot_inject_a_header(name: str) -> None:
+    raw = built(sender=parse_mailbox("no-reply@tablebell.example").named(name))
+    mail = read(raw)
+    assert mail["Bcc"] is None
+    assert mail["From"].addresses[0].addr_spec == "no-reply@tablebell.example"
+    assert max(len(line) for line in raw.split(b"\r\n")) <= 998
 
 
 SUBJECTS = [

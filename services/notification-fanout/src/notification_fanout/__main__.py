@@ -58,6 +58,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             batch_size=settings.batch_size,
             lease=timedelta(seconds=settings.lease_seconds),
             retry=RetryPolicy.exponential(settings.max_attempts),
+            limits=settings.recipient_limits,
             linger_seconds=settings.expander_linger_seconds,
         )
 

@@ -22,10 +22,12 @@ import asyncpg
 import structlog
 
 from notification_fanout import notifications, store
-from notification_fanout.channel_sends import RendererCache, channel_sends
+from notification_fanout.channel_sends import RendererCache, SharedMessages, channel_sends
 from notification_fanout.channels import wants_live
+from notification_fanout.contact import RestaurantContact
 from notification_fanout.frame_publisher import FramePublisher
-from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION
+from notification_fanout.metrics import CHANNEL_SENDS, EXPANDED, EXPANSION, LIMITED
+from notification_fanout.recipient_limits import RecipientLimits, SendWindow, apply_limits, count_limited
 from tablebell.frames import AddressedFrame, address, addressed
 from tablebell.outage import describe, raise_if_outage
 from tablebell.outbox import Batch, Failure, Level, OutboxQueue, bury_alone, claim_one_by_one
@@ -67,6 +69,7 @@ class Expander:
         batch_size: int,
         lease: timedelta,
         retry: RetryPolicy,
+        limits: RecipientLimits,
         linger_seconds: float = 0.0,
     ) -> None:
         self._pool = pool
@@ -76,6 +79,7 @@ class Expander:
         self._batch_size = batch_size
         self._lease = lease
         self._retry = retry
+        self._limits = limits
         self._linger_seconds = linger_seconds
         self._outbox = OutboxQueue(Level.NOTIFICATION)
 
@@ -159,19 +163,39 @@ class Expander:
         user_types = [Audience(row["notification_type"]).user_type for row in rows]
         locked = await store.lock_events(connection, ids, user_types)
         states = {row["id"]: row for row in await store.find_resolutions(connection, [row["id"] for row in locked])}
-        events = {row["id"]: notifications.event_notification(row, states.get(row["id"])) for row in locked}
+        restaurants = await store.find_restaurants(connection, [row["restaurant_id"] for row in locked])
+        contacts = {row["id"]: notifications.restaurant_contact(row) for row in restaurants}
+        events = {
+            row["id"]: notifications.event_notification(
+                row, states.get(row["id"]), contacts.get(row["restaurant_id"], RestaurantContact())
+            )
+            for row in locked
+        }
         link(event.headers for event in events.values())
         found = {row["id"]: row for row in await store.find_recipients(connection, ids, user_types)}
 
-        renderers = RendererCache()
+        renderers, shared = RendererCache(), SharedMessages()
         frames: list[AddressedFrame] = []
         sends: list[dict[str, Any]] = []
         for row in (found[identity] for identity in ids if identity in found):
             event, recipient = events[row["event_notification_id"]], notifications.recipient(row)
-            sends += channel_sends(row, recipient, event, renderers)
+            sends += channel_sends(row, recipient, event, renderers, shared)
             if wants_live(recipient, event.event_type) and notifications.access_lost_because(row, event) is None:
                 to = address(row["user_type"], row["user_id"])
                 frames.append(addressed(notifications.frame(row, event), [to]))
+        await self._limit(connection, sends)
         written = await store.append_channel_sends(connection, sends) if sends else []
         orphans = [row["id"] for row in rows if row["notification_id"] not in found]
         return Expansion(frames, written, orphans)
+
+    async def _limit(self, connection: Connection, sends: Sequence[dict[str, Any]]) -> None:
+        recipients = count_limited(sends, self._limits)
+        if not recipients:
+            return
+        await store.lock_recipients(connection, recipients)
+        rows = await store.find_due_times(connection, recipients)
+        windows = {
+            recipient: SendWindow(recipient.limit, messages, row["times"])
+            for (recipient, messages), row in zip(recipients.items(), rows, strict=True)
+        }
+        LIMITED.inc(apply_limits(sends, self._limits, windows, rows[0]["now"]))

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from babel import Locale
 from babel.dates import format_datetime
 
+from notification_fanout.contact import ContactTexts
 from tablebell.audience import AUDIENCES
 from tablebell.events import EventType
 from tablebell.people import Audience
@@ -28,7 +29,11 @@ DEFAULT = "it"
 class Template:
     title: str
     body: str
+    mail: str
+    """The sentences of an e-mail, without the facts, which it lists."""
     sms: str
+    subject: str | None = None
+    """Of an e-mail, if it differs from the title."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +49,8 @@ class Language:
     """For times from 1:00 to 1:59: three of the languages use another preposition."""
     short_pattern: str
     labels: Mapping[str, str]
+    contact: Mapping[str, ContactTexts]
+    """By reason."""
     templates: Mapping[tuple[EventType, Audience], Template]
 
     def party(self, size: int) -> str:
@@ -83,6 +90,7 @@ def _load(code: str) -> Language:
         when_at_one_pattern=texts.get("when_at_one", texts["when"]),
         short_pattern=texts["short"],
         labels=texts["labels"],
+        contact={reason: ContactTexts(**sentences) for reason, sentences in texts["contact"].items()},
         templates={
             (event_type, audience): Template(**texts[event_type][audience])
             for event_type, audiences in AUDIENCES.items()

@@ -24,7 +24,7 @@ from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.language import languages
 from notification_fanout.message_parser import Incoming, ReservationEvent, parse_message
 from notification_fanout.metrics import BATCH_SIZE, CONSUMED, CREATED, DEAD, DUPLICATES, LATENCY, OUT_OF_ORDER
-from notification_fanout.render import NotificationRenderer
+from notification_fanout.render import render_text
 from tablebell.audience import SCHEDULED, is_notified, properties_for
 from tablebell.inbox import is_shared
 from tablebell.people import Audience
@@ -94,14 +94,14 @@ class EventListener:
         return {row["event_id"]: row for row in rows}
 
     def _is_notified(self, incoming: ReservationEvent) -> bool:
-        return is_notified(incoming.event.event_type, self._audience)
+        return is_notified(incoming.event.event_type, self._audience, incoming.data.actor)
 
     def _row(self, position: int, incoming: ReservationEvent) -> dict[str, Any]:
         event, data = incoming.event, incoming.data
         # All languages: append_notifications itself finds the recipients and their locales. Rendering only those in
         # use would take another query per batch.
         texts = {
-            code: NotificationRenderer(event.event_type, self._audience, language, data).text
+            code: render_text(event.event_type, self._audience, language, data)
             for code, language in languages().items()
         }
         return {

@@ -1,4 +1,4 @@
-"""Withdraws the sends that an event makes obsolete, and builds its `resolved` and `read` frames.
+"""Withdraws the sends that an event makes obsolete, and builds its `resolved`, `dismissed` and `read` frames.
 
 A later event supersedes the same audience's notifications of earlier versions: their pending sends are withdrawn with
 that reason. Sends that are expanded afterwards are written as withdrawn (`EventNotification.withdrawn_because`). A
@@ -18,8 +18,8 @@ from notification_fanout.message_parser import Incoming, NotificationEvent, Rese
 from notification_fanout.notifications import event_label
 from tablebell.audience import RESOLVING, supersedes_earlier
 from tablebell.events import EventType
-from tablebell.frames import AddressedFrame, Frame, ReadFrame, ResolvedFrame, address, addressed
-from tablebell.inbox import SHARED_EVENTS
+from tablebell.frames import AddressedFrame, DismissedFrame, Frame, ReadFrame, ResolvedFrame, address, addressed
+from tablebell.inbox import SHARED_EVENTS, Outcome
 from tablebell.outbox import withdraw_channel_sends
 from tablebell.people import Audience
 from tablebell.postgres import Connection
@@ -53,7 +53,11 @@ async def apply_events(connection: Connection, audience: Audience, events: Seque
         if each.data.shared and each.data.event_notification_id is not None:
             shared.append((each.data.event_notification_id, _read_frame(each)))
         else:
-            own.append(addressed(_read_frame(each), [address(each.data.actor.user_type, each.data.actor.user_id)]))
+            own.append(addressed(_read_frame(each), [_own_address(each)]))
+    for each in _notification_events(audience, events, EventType.NOTIFICATION_DISMISSED):
+        for notification_id in each.data.notification_ids or ():
+            frame = DismissedFrame(notification_id=notification_id, at=each.data.at)
+            own.append(addressed(frame, [_own_address(each)]))
     return own + await _to_recipients(connection, shared)
 
 
@@ -89,7 +93,7 @@ async def _superseded(connection: Connection, audience: Audience, events: Sequen
         if (
             isinstance(each, ReservationEvent)
             and _version(each) > 1
-            and supersedes_earlier(each.event.event_type, audience)
+            and supersedes_earlier(each.event.event_type, audience, each.data.actor)
         ):
             superseding[each.data.reservation_id].append(each)
     if not superseding:
@@ -120,17 +124,21 @@ def _resolved(identity: int, by: ReservationEvent, resolution: asyncpg.Record | 
         frame = ResolvedFrame(
             event_notification_id=identity,
             action=resolution["action_type"],
+            actor_type=resolution["actor_type"],
             actor_id=resolution["actor_id"],
             actor_name=resolution["actor_name"] or "",
             at=resolution["acted_at"],
+            outcome=resolution["outcome"],
         )
     elif actor is not None:
         frame = ResolvedFrame(
             event_notification_id=identity,
             action=by.data.action or "CUSTOM",
+            actor_type=actor.user_type,
             actor_id=actor.user_id,
             actor_name=actor.name,
             at=by.event.occurred_at,
+            outcome=_outcome(by),
         )
     else:
         return Withdrawal(identity, f"the reservation has moved on ({by.event.event_type})", None)
@@ -138,7 +146,7 @@ def _resolved(identity: int, by: ReservationEvent, resolution: asyncpg.Record | 
 
 
 def _resolved_by_notification_events(audience: Audience, events: Sequence[Incoming]) -> list[Withdrawal]:
-    """DISMISSED and CUSTOM resolve a request without a new version of the reservation."""
+    """CUSTOM resolves a request without a new version of the reservation."""
     return [
         Withdrawal(
             identity,
@@ -146,6 +154,7 @@ def _resolved_by_notification_events(audience: Audience, events: Sequence[Incomi
             ResolvedFrame(
                 event_notification_id=identity,
                 action=each.data.action or "CUSTOM",
+                actor_type=each.data.actor.user_type,
                 actor_id=each.data.actor.user_id,
                 actor_name=each.data.actor.name,
                 at=each.data.at,
@@ -175,6 +184,20 @@ def _notification_events(
         and each.data.audience is audience
         and each.event.event_type is event_type
     ]
+
+
+def _outcome(by: ReservationEvent) -> Outcome:
+    data = by.data
+    return Outcome(
+        event_type=by.event.event_type,
+        slot_time=data.slot_time,
+        proposed_time=data.proposed_time,
+        party_size=data.party_size,
+    )
+
+
+def _own_address(each: NotificationEvent) -> str:
+    return address(each.data.actor.user_type, each.data.actor.user_id)
 
 
 def _read_frame(each: NotificationEvent) -> ReadFrame:

@@ -15,7 +15,9 @@ from tablebell.rabbit import Poison, ReceivedMessage
 # An escaped NUL, but not an escaped backslash followed by "u0000".
 NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
-NOTIFICATION_EVENTS = frozenset({EventType.NOTIFICATION_RESOLVED, EventType.NOTIFICATION_READ})
+NOTIFICATION_EVENTS = frozenset(
+    {EventType.NOTIFICATION_RESOLVED, EventType.NOTIFICATION_DISMISSED, EventType.NOTIFICATION_READ}
+)
 
 
 @dataclass(frozen=True, slots=True)

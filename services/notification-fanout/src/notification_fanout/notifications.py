@@ -1,11 +1,13 @@
 """Values of the expander, built from database rows: event notifications, recipients and live frames. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Protocol
 
 from notification_fanout.channels import Recipient, UndeliverableAddress
+from notification_fanout.contact import RestaurantContact
 from tablebell.events import EventType, ReservationData
 from tablebell.frames import NotificationFrame
 from tablebell.inbox import Resolution, actions_of
@@ -23,6 +25,7 @@ class EventNotification:
     """An event as one audience sees it, with its resolution so far."""
 
     id: int
+    event_id: str
     event_type: EventType
     audience: Audience
     reservation_id: int
@@ -37,6 +40,11 @@ class EventNotification:
     """Whether the reservation has a later version."""
     superseded_by: str | None
     """The label of the reservation's next event with a notification for this audience."""
+    was_accepted: bool
+    """Whether an earlier version was accepted."""
+    contact: RestaurantContact
+    carriers: Mapping[str, int]
+    """The notification that carries the event's message to a shared address, by address, if there is one already."""
 
     @cached_property
     def data(self) -> ReservationData:
@@ -56,7 +64,7 @@ class EventNotification:
         return self.superseded_by and f"superseded by {self.superseded_by}"
 
 
-def event_notification(event: Row, state: Row | None) -> EventNotification:
+def event_notification(event: Row, state: Row | None, contact: RestaurantContact) -> EventNotification:
     """`event` is a row of lock_events, `state` its row of find_resolutions."""
     is_resolved = state is not None and state["action_type"] is not None
     is_resolvable = event["shared_read"] or event["event_type"] == EventType.RESERVATION_POSTPONED
@@ -64,12 +72,15 @@ def event_notification(event: Row, state: Row | None) -> EventNotification:
     if state is not None and is_resolved and is_resolvable:
         resolution = Resolution(
             action=state["action_type"],
+            actor_type=state["actor_type"],
             actor_id=state["actor_id"],
             actor_name=state["actor_name"] or "",
             at=state["acted_at"],
+            outcome=state["outcome"],
         )
     return EventNotification(
         id=event["id"],
+        event_id=str(event["event_id"]),
         event_type=EventType(event["event_type"]),
         audience=Audience(event["audience"]),
         reservation_id=event["reservation_id"],
@@ -84,12 +95,22 @@ def event_notification(event: Row, state: Row | None) -> EventNotification:
         superseded_by=event_label(state["next_event_type"], state["next_version"])
         if state is not None and state["next_version"] is not None
         else None,
+        was_accepted=bool(state and state["was_accepted"]),
+        contact=contact,
+        carriers=(state["carriers"] if state is not None else None) or {},
     )
 
 
 def event_label(event_type: str, version: int) -> str:
     """How a reason names the superseding event."""
     return f"{event_type} (version {version})"
+
+
+def restaurant_contact(row: Row) -> RestaurantContact:
+    """`row` is a row of find_restaurants."""
+    return RestaurantContact.of(
+        address=row["address"], phone=row["phone"], sender_name=row["sender_name"], reply_to=row["reply_to"]
+    )
 
 
 def recipient(row: Row) -> Recipient:

@@ -4,7 +4,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from notification_fanout.recipient_limits import RecipientLimits
 from tablebell.settings import BrokerSettings, DatabaseSettings, OutboxSettings, Port, Seconds, ServiceSettings
+
+Limit = Annotated[int, Field(ge=0)]
 
 
 class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings):
@@ -16,3 +19,13 @@ class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings
     """RabbitMQ's `consumer_timeout`: a batch that cannot be handled is requeued after half of it."""
     notification_poll_seconds: Seconds = 5.0
     purge_poll_seconds: Seconds = 600.0
+    # Messages per hour to one recipient, for each channel; 0 is no limit. Staff of a busy restaurant get one every 2 s.
+    customer_sms_per_hour: Limit = 6
+    customer_messages_per_hour: Limit = 30
+    staff_messages_per_hour: Limit = 3600
+
+    @property
+    def recipient_limits(self) -> RecipientLimits:
+        return RecipientLimits(
+            self.customer_sms_per_hour, self.customer_messages_per_hour, self.staff_messages_per_hour
+        )

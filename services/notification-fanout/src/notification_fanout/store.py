@@ -1,12 +1,13 @@
 """One function per block of `sql/queries.sql`. Each takes a connection and never commits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 
+from notification_fanout.recipient_limits import LimitedRecipient
 from tablebell.audience import SCHEDULED
 from tablebell.people import Audience
 from tablebell.postgres import Connection
@@ -59,8 +60,28 @@ async def find_resolutions(connection: Connection, event_notification_ids: Seque
     return await connection.fetch(SQL["find_resolutions"], event_notification_ids)
 
 
+async def find_restaurants(connection: Connection, restaurant_ids: Sequence[int]) -> Rows:
+    return await connection.fetch(SQL["find_restaurants"], restaurant_ids)
+
+
 async def find_recipients(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
     return await connection.fetch(SQL["find_recipients"], notification_ids, user_types)
+
+
+async def lock_recipients(connection: Connection, recipients: Iterable[LimitedRecipient]) -> None:
+    keys = [f"{each.channel} {each.address}" for each in recipients]
+    await connection.execute(SQL["lock_recipients"], keys)
+
+
+async def find_due_times(connection: Connection, recipients: Mapping[LimitedRecipient, int]) -> Rows:
+    """One row per recipient, in their order. `recipients`: with their numbers of new messages."""
+    return await connection.fetch(
+        SQL["find_due_times"],
+        [each.channel for each in recipients],
+        [each.address for each in recipients],
+        [each.limit for each in recipients],
+        list(recipients.values()),
+    )
 
 
 async def append_channel_sends(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> Rows:

@@ -9,7 +9,7 @@ from tablebell.people import Audience, UserType
 from tablebell.rabbit import OutgoingMessage
 from tablebell.testing import eventually
 
-from .harness import Harness, data, frames_of, message, requested
+from .harness import SLOT, Harness, data, frames_of, message, requested
 
 MARCO = Actor(user_type=UserType.RESTAURANT_USER, user_id=51, name="Marco Riva")
 ANNA = Actor(user_type=UserType.CUSTOMER, user_id=5, name="Anna Bianchi")
@@ -51,7 +51,7 @@ async def test_a_decision_sends_a_frame_to_all_staff_and_withdraws_pending_sends
     assert await harness.count("notification_channel_send", withdrawn) == 8
     assert await harness.count("notification_channel_send", "outcome = 'SENT'") == 1
     # Admins are not notified of an acceptance, so nothing supersedes the request.
-    assert await harness.count("notification_channel_send", "user_type = 'ADMIN_USER' AND is_sent IS NOT NULL") == 0
+    assert await harness.count("notification_channel_send", "user_type = 'ADMIN_USER' AND outcome = 'WITHDRAWN'") == 0
 
 
 async def test_a_user_who_has_left_the_restaurant_gets_no_frames(harness: Harness) -> None:
@@ -81,6 +81,8 @@ async def test_a_cancellation_by_the_customer_resolves_the_open_request(harness:
         await eventually(lambda: harness.processed(2))
     ((to, frame),) = frames_of(frames, "resolved")
     assert (to, frame["eventNotificationId"], frame["actorName"]) == (STAFF, request_id, "Anna Bianchi")
+    assert (frame["actorType"], frame["outcome"]["eventType"]) == ("CUSTOMER", "RESERVATION_CANCELLED")
+    assert datetime.fromisoformat(frame["outcome"]["slotTime"]) == SLOT
     withdrawn = (
         "notification_id IN (SELECT id FROM notification_restaurant WHERE event_notification_id = "
         f"{request_id}) AND outcome = 'WITHDRAWN'"
@@ -93,33 +95,53 @@ async def test_a_resolved_frame_names_the_first_action_and_not_the_actor_of_the_
         reservation_id, _ = await request_reservation(harness)
         await harness.pool.execute(
             "INSERT INTO notification_action (reservation_id, reservation_version, actor_id, actor_type, action_type,"
-            " first_to_act) VALUES ($1, 1, 52, 'RESTAURANT_USER', 'DISMISSED', true)",
+            " first_to_act) VALUES ($1, 1, 52, 'RESTAURANT_USER', 'CUSTOM', true)",
             reservation_id,
         )
         decided = data(reservation_id, status="ACCEPTED", actor=MARCO, action="CONFIRMED")
         await harness.publish(message(EventType.RESERVATION_ACCEPTED, decided, version=2))
         await eventually(lambda: frames_of(frames, "resolved"))
     ((_, frame),) = frames_of(frames, "resolved")
-    assert (frame["action"], frame["actorName"]) == ("DISMISSED", "Sofia Costa")
+    assert (frame["action"], frame["actorName"]) == ("CUSTOM", "Sofia Costa")
 
 
-async def test_a_dismissal_sends_a_frame_to_all_staff(harness: Harness) -> None:
+async def test_a_custom_action_sends_a_frame_to_all_staff(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        _, request_id = await request_reservation(harness)
+        handled = about_notification(
+            EventType.NOTIFICATION_RESOLVED,
+            audience=Audience.RESTAURANT,
+            actor=MARCO,
+            action="CUSTOM",
+            event_notification_id=request_id,
+            shared=True,
+        )
+        await harness.publish(handled)
+        await eventually(lambda: frames_of(frames, "resolved"))
+        await eventually(lambda: harness.processed(2))
+    ((to, frame),) = frames_of(frames, "resolved")
+    assert (to, frame["action"]) == (STAFF, "CUSTOM")
+    assert await harness.count("notification_channel_send", "outcome = 'WITHDRAWN'") == 9
+
+
+async def test_a_dismissal_sends_a_frame_to_its_owner_and_withdraws_nothing(harness: Harness) -> None:
     async with harness.live_updates() as frames, harness.replica():
         _, request_id = await request_reservation(harness)
         dismissed = about_notification(
-            EventType.NOTIFICATION_RESOLVED,
+            EventType.NOTIFICATION_DISMISSED,
             audience=Audience.RESTAURANT,
             actor=MARCO,
             action="DISMISSED",
             event_notification_id=request_id,
-            shared=True,
+            notification_ids=[17],
         )
         await harness.publish(dismissed)
-        await eventually(lambda: frames_of(frames, "resolved"))
+        await eventually(lambda: frames_of(frames, "dismissed"))
         await eventually(lambda: harness.processed(2))
-    ((to, frame),) = frames_of(frames, "resolved")
-    assert (to, frame["action"]) == (STAFF, "DISMISSED")
-    assert await harness.count("notification_channel_send", "outcome = 'WITHDRAWN'") == 9
+    ((to, frame),) = frames_of(frames, "dismissed")
+    assert (to, frame["notificationId"]) == (("RESTAURANT_USER:51",), 17)
+    assert frames_of(frames, "resolved") == []
+    assert await harness.count("notification_channel_send", "outcome = 'WITHDRAWN'") == 0
 
 
 async def test_reading_a_shared_notification_sends_a_frame_to_all_staff(harness: Harness) -> None:

@@ -1,8 +1,11 @@
 """The reference scenario, and the audiences of each event."""
 
+from datetime import timedelta
+
 import pytest
 
-from tablebell.audience import AUDIENCES
+from notification_fanout.language import language_of
+from tablebell.audience import AUDIENCES, ONLY_IF_BY
 from tablebell.events import Actor, EventType
 from tablebell.people import Audience, UserType
 from tablebell.testing import eventually
@@ -56,8 +59,14 @@ async def test_texts_are_in_the_language_of_the_recipient_and_rows_contain_every
     assert row is not None
     assert row["recipient"] == "sofia.costa@porto.example"
     assert row["message"]["subject"] == "New reservation received"
-    assert "Hello Sofia Costa," in row["message"]["text"]
-    assert row["message"]["html"].startswith("<!doctype html>")
+    assert row["message"]["greeting"] == "Hello Sofia Costa,"
+    assert ["Guest", "Anna Bianchi"] in row["message"]["facts"]
+    guest = await harness.pool.fetchval(
+        "SELECT message FROM notification_channel_send WHERE user_type = 'CUSTOMER' AND channel_type = 'EMAIL'"
+    )
+    assert guest["sender_name"] == "Trattoria del Porto"
+    assert guest["letterhead"]["phone"] == "+390105550110"
+    assert "+390105550110" in guest["contact"]
     assert row["headers"]["correlation_id"] == "test"
     assert row["restaurant_id"] == 10
     assert row["not_after"] == SLOT
@@ -76,7 +85,34 @@ async def test_an_event_notifies_the_audiences_of_the_contract(harness: Harness,
         await harness.publish(message(event_type, data(1, reminder="2h"), version=2))
         await eventually(lambda: harness.processed(1))
     rows = await harness.pool.fetch("SELECT notification_type, count(*) FROM notification_outbox GROUP BY 1")
-    assert {row[0]: row[1] for row in rows} == {audience: RECIPIENTS[audience] for audience in AUDIENCES[event_type]}
+    # Nobody caused this acceptance, so the guest did not accept a proposed time: see the next test.
+    expected = set(AUDIENCES[event_type]) - {audience for event, audience in ONLY_IF_BY if event == event_type}
+    assert {row[0]: row[1] for row in rows} == {audience: RECIPIENTS[audience] for audience in expected}
+
+
+@pytest.mark.parametrize(
+    ("user_type", "is_told"),
+    [(UserType.CUSTOMER, True), (UserType.AGENCY_USER, True), (UserType.RESTAURANT_USER, False)],
+)
+async def test_staff_are_notified_of_an_acceptance_by_the_guest_and_not_of_their_own(
+    harness: Harness, user_type: UserType, is_told: bool
+) -> None:
+    actor = Actor(user_type=user_type, user_id=5, name="Anna Bianchi")
+    accepted = data(1, status="ACCEPTED", previous_slot_time=SLOT - timedelta(hours=1), actor=actor, action="CONFIRMED")
+    async with harness.replica():
+        await harness.publish(message(EventType.RESERVATION_ACCEPTED, accepted, version=3))
+        await eventually(lambda: harness.processed(1))
+    rows = await harness.pool.fetch("SELECT title, body FROM notification_restaurant WHERE user_id = 52")
+    when = language_of("en").when(SLOT, "Europe/Rome")
+    assert len(rows) == is_told
+    assert await harness.count("notification_channel_send", "user_type = 'RESTAURANT_USER'") == 9 * is_told
+    for row in rows:
+        assert row["title"] == "Anna Bianchi accepts the suggested time"
+        assert when in row["body"], "the accepted time is the time of the table"
+    mail = await harness.pool.fetchval(
+        "SELECT message -> 'facts' FROM notification_channel_send WHERE user_id = 52 AND channel_type = 'EMAIL'"
+    )
+    assert (mail is None) or ["When", when] in mail
 
 
 async def test_a_reservation_without_an_agency_notifies_no_agency(harness: Harness) -> None:

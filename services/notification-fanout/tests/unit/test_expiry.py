@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from notification_fanout.expiry import is_urgent, not_after
-from notification_fanout.preview import sample
 from tablebell.events import EventType
+
+from .samples import sample
 
 SLOT = datetime(2026, 11, 20, 19, 30, tzinfo=UTC)
 DATA = sample("Anna", "Porto", None).model_copy(update={"slot_time": SLOT, "proposed_time": SLOT + timedelta(hours=2)})

@@ -8,8 +8,9 @@ import orjson
 import pytest
 
 from notification_fanout.message_parser import NotificationEvent, ReservationEvent, parse_message
-from notification_fanout.preview import sample
 from tablebell.rabbit import Poison, ReceivedMessage
+
+from .samples import sample
 
 
 def body(**changes: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from functools import partial
 
+from reservation_api.access import purge_revocations
 from reservation_api.app import build_app
 from reservation_api.idempotency import Idempotency
 from reservation_api.settings import Settings
@@ -30,8 +31,10 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         health = Health(stop, {"postgres": partial(check, pool)})
         app = build_app(settings, pool, wakeup_sender, idempotency, health)
         tasks.create_task(serve(app, settings.host, settings.port, stop, settings.http_limits), name="http")
-        purging = keep_purging("idempotency-keys", idempotency.purge_once, PURGE_SECONDS, stop)
-        tasks.create_task(purging, name="purge")
+        purging_keys = keep_purging("idempotency-keys", idempotency.purge_once, PURGE_SECONDS, stop)
+        tasks.create_task(purging_keys, name="purge-idempotency-keys")
+        purging_revocations = keep_purging("revocations", partial(purge_revocations, pool), PURGE_SECONDS, stop)
+        tasks.create_task(purging_revocations, name="purge-revocations")
 
 
 def main() -> int:

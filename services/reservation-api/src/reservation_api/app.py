@@ -10,6 +10,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi_offline import FastAPIOffline
 from starlette.responses import HTMLResponse
 
+from reservation_api.access import AccessControl
 from reservation_api.address_admin import AddressAdmin
 from reservation_api.auth import Auth
 from reservation_api.availability import PublicRestaurants
@@ -37,6 +38,8 @@ from reservation_api.restaurants import Restaurants
 from reservation_api.routes.admin import admin_routes
 from reservation_api.routes.agency import agency_routes
 from reservation_api.routes.customer import customer_routes
+from reservation_api.routes.internal import internal_routes
+from reservation_api.routes.keys import key_routes
 from reservation_api.routes.managed_people import managed_people_routes
 from reservation_api.routes.managed_restaurants import managed_restaurant_routes
 from reservation_api.routes.me import me_routes
@@ -94,6 +97,7 @@ def build_app(
     horizon = timedelta(days=settings.booking_horizon_days)
     auth = Auth(
         TokenVerifier.from_settings(settings),
+        AccessControl(pool, settings.person_cache_seconds),
         RateLimit(settings.rate_limit_per_second, settings.rate_limit_burst),
         RateLimit(settings.auth_failures_per_second, settings.auth_failures_burst),
     )
@@ -121,8 +125,10 @@ def build_app(
     app.include_router(managed_people_routes(members, people, Changes(pool)))
     app.include_router(import_routes(members, PeopleImport(pool)))
     app.include_router(
-        admin_routes(members, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
+        admin_routes(auth, OutboxAdmin(pool, wakeup_sender), AddressAdmin(pool), ReservationHistory(pool))
     )
+    app.include_router(key_routes(settings.signing_key()))
+    app.include_router(internal_routes(pool, settings.internal_api_token))
     mount_health(app, health)
 
     answer_with_problems(app)

@@ -5,6 +5,7 @@ A shared notification is marked as read for all staff in one transaction, so tha
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from asyncpg import Record
@@ -24,8 +25,10 @@ from tablebell.tokens import Identity
 from tablebell.wakeups import WakeupSender
 
 
-class UnreadCount(CamelModel):
+class Counts(CamelModel):
     unread: int
+    open: int
+    """How many wait for your answer."""
 
 
 class ReadAll(CamelModel):
@@ -39,9 +42,11 @@ def view(row: store.Row) -> NotificationView:
     if row["action_type"] is not None:
         resolution = Resolution(
             action=row["action_type"],
+            actor_type=row["actor_type"],
             actor_id=row["actor_id"],
             actor_name=row["actor_name"] or "",
             at=row["acted_at"],
+            outcome=row["outcome"],
         )
     return NotificationView(
         id=row["id"],
@@ -52,7 +57,10 @@ def view(row: store.Row) -> NotificationView:
         body=row["body"],
         properties=row["properties"],
         shared=row["shared_read"],
-        actions=actions_of(row["event_type"], row["audience"], resolved=resolution is not None),
+        actions=actions_of(
+            row["event_type"], row["audience"], resolved=resolution is not None, hidden=row["is_hidden"]
+        ),
+        hidden=row["is_hidden"],
         is_read=row["is_read"],
         read_by_user_id=row["read_by_user_id"],
         resolution=resolution,
@@ -60,20 +68,37 @@ def view(row: store.Row) -> NotificationView:
     )
 
 
+class Selection(StrEnum):
+    """Which notifications a list contains."""
+
+    ALL = "all"
+    UNREAD = "unread"
+    OPEN = "open"
+
+
+LISTS = {
+    Selection.ALL: store.list_notifications,
+    Selection.UNREAD: store.list_unread_notifications,
+    Selection.OPEN: store.list_open_notifications,
+}
+
+
 class Inbox:
     def __init__(self, pool: Pool, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
         self._wakeup_sender = wakeup_sender
 
-    async def page(self, identity: Identity, *, unread: bool, cursor: str | None, limit: int) -> Page[NotificationView]:
+    async def page(
+        self, identity: Identity, selection: Selection, cursor: str | None, limit: int
+    ) -> Page[NotificationView]:
         (before,) = decode(cursor, 1) if cursor else (LARGEST_ID,)
-        find = store.list_unread_notifications if unread else store.list_notifications
-        rows = await find(self._pool, identity.user_type, identity.user_id, before, limit + 1)
+        rows = await LISTS[selection](self._pool, identity.user_type, identity.user_id, before, limit + 1)
         page = [view(row) for row in rows[:limit]]
         return Page(items=page, next_cursor=encode(page[-1].id) if len(rows) > limit else None)
 
-    async def count_unread(self, identity: Identity) -> int:
-        return await store.count_unread_notifications(self._pool, identity.user_type, identity.user_id)
+    async def count(self, identity: Identity) -> Counts:
+        row = await store.count_notifications(self._pool, identity.user_type, identity.user_id)
+        return Counts(unread=row["unread"], open=row["open"])
 
     async def read(self, identity: Identity, notification_id: int) -> NotificationView:
         async def work(connection: Connection) -> NotificationView:

@@ -1,7 +1,8 @@
-"""Actions on a notification. On a shared notification, the first action counts for all staff.
+"""Actions on a notification. On a shared notification, the first answer counts for all staff.
 
 The reservation is locked before the first action is looked up. So among any number of concurrent requests, to this
-route or to the reservation's own, exactly one is first and the others get 409 with its actor.
+route or to the reservation's own, exactly one is first and the others get 409 with its actor. DISMISSED is no answer:
+it hides the notification for its owner, and nobody else.
 """
 
 from datetime import datetime
@@ -82,9 +83,9 @@ class NotificationActions:
         is_shared = notification["shared_read"]
         if act is None and response.action_type not in {Action.DISMISSED, Action.CUSTOM}:
             raise Problem(ProblemType.NOT_POSSIBLE_NOW, f"{response.action_type} is not possible on this notification.")
-        if act is None and not is_shared:
+        if act is None and (not is_shared or response.action_type is Action.DISMISSED):
             if not await store.has_acted(locked.connection, locked.id, notification["id"], response.action_type):
-                await _append_action(locked, person, notification, response.action_type, decides=False)
+                await _record(locked, person, notification, response.action_type)
             return None
         first = await store.find_first_action(locked.connection, locked.id, notification["aggregate_version"])
         if first is not None:
@@ -105,6 +106,22 @@ def _act_for(notification: store.Row, action: Action) -> Act | None:
     if is_proposal(notification["event_type"], notification["audience"]):
         return GUEST_ACTS.get(action)
     return None
+
+
+async def _record(locked: LockedReservation, person: Person, notification: store.Row, action: Action) -> None:
+    """Record an action that concerns its actor alone. If it hides the notification, it does so in all of their tabs."""
+    at = await _append_action(locked, person, notification, action, decides=False)
+    if action is Action.DISMISSED:
+        data = NotificationData(
+            audience=person.audience,
+            actor=person.actor,
+            action=action,
+            event_notification_id=notification["event_notification_id"],
+            notification_ids=[notification["id"]],
+            at=at,
+        )
+        event = notification_event(EventType.NOTIFICATION_DISMISSED, notification["event_notification_id"], data)
+        await store.append_events(locked.connection, [event])
 
 
 async def _resolve(locked: LockedReservation, person: Person, notification: store.Row, action: Action) -> None:
@@ -138,5 +155,6 @@ async def _append_action(
         resulting_version=None,
         actor=person.key,
         action=action,
+        outcome=None,
         decides=decides,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from reservation_api import store
-from reservation_api.auth import unknown_user
+from reservation_api.access import unknown_user
 from tablebell.events import Actor
 from tablebell.people import Audience, UserType
 from tablebell.postgres import Executor

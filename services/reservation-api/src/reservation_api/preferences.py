@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, StrictBool, WithJsonSchema, model_validator
 
 from reservation_api import store
-from reservation_api.auth import unknown_user
+from reservation_api.access import unknown_user
 from reservation_api.schemas import Body
 from tablebell.events import EventType
 from tablebell.people import Channel

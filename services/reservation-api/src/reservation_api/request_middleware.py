@@ -15,8 +15,8 @@ log = structlog.get_logger(__name__)
 
 # Clients can send any method name: only these become label values.
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-# Probes and scrapes are not logged or counted.
-QUIET = ("/health/", "/metrics")
+# Probes, scrapes and the gateways' polls are not logged or counted.
+QUIET = ("/health/", "/metrics", "/internal/")
 
 
 class RequestMiddleware:

@@ -1,4 +1,4 @@
-"""Security headers on every response: no caching, no content sniffing, no framing."""
+"""Security headers on every response: no caching unless the route allows it, no content sniffing, no framing."""
 
 import base64
 import hashlib
@@ -32,7 +32,7 @@ class SecurityHeaders:
                 headers["Referrer-Policy"] = "no-referrer"
                 headers.setdefault("Content-Security-Policy", DENY_ALL)
                 if not scope["path"].startswith(STATIC):
-                    headers["Cache-Control"] = "no-store"
+                    headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

@@ -3,17 +3,17 @@
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from reservation_api.domain.limits import Limits
 from tablebell.http_protocol import HttpLimits
 from tablebell.settings import DatabaseSettings, Networks, Origins, Port, Seconds, ServiceSettings
-from tablebell.tokens import TokenSettings
+from tablebell.tokens import IssuerSettings
 
 Limit = Annotated[int, Field(ge=0, le=1_000_000)]
 
 
-class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
+class Settings(ServiceSettings, DatabaseSettings, IssuerSettings):
     port: Port = 8080
     rate_limit_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 50.0
     """Per user and process."""
@@ -41,6 +41,10 @@ class Settings(ServiceSettings, DatabaseSettings, TokenSettings):
     table_gap_minutes: Annotated[int, Field(ge=0, le=1_440)] = 120
     """The minimum between two reservations of one customer."""
     restaurant_cache_seconds: Seconds = 5.0
+    person_cache_seconds: Annotated[float, Field(gt=0, le=5)] = 3.0
+    """The longest time for which a deactivated person or a revoked token is still accepted."""
+    internal_api_token: Annotated[SecretStr, Field(min_length=32)] | None = None
+    """The token of the other services, for /internal. Without it nobody can call these routes."""
     cors_allowed_origins: Origins = ()
     """Origins of pages that may call the API; none by default."""
 

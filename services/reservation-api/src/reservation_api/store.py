@@ -26,6 +26,33 @@ async def find_person(connection: Executor, user_type: UserType, user_id: int) -
     return await connection.fetchrow(SQL["find_person"], user_type, user_id)
 
 
+async def find_access(connection: Executor, user_type: UserType, user_id: int) -> Record | None:
+    return await connection.fetchrow(SQL["find_access"], user_type, user_id)
+
+
+async def list_people_without_access(
+    connection: Executor, user_types: Sequence[str], user_ids: Sequence[int]
+) -> list[Record]:
+    return await connection.fetch(SQL["list_people_without_access"], user_types, user_ids)
+
+
+async def append_revocation(connection: Executor, user_type: UserType, user_id: int, token_id: str | None) -> None:
+    await connection.execute(SQL["append_revocation"], user_type, user_id, token_id)
+
+
+async def list_revocations(connection: Executor) -> list[Record]:
+    return await connection.fetch(SQL["list_revocations"])
+
+
+async def purge_revocations(connection: Executor, limit: int) -> int:
+    return int((await connection.execute(SQL["purge_revocations"], limit)).split()[-1])
+
+
+async def set_person_active(connection: Executor, user_type: UserType, user_id: int, *, active: bool) -> bool:
+    exists: bool = await connection.fetchval(SQL["set_person_active"], user_type, user_id, active)
+    return exists
+
+
 async def ask_reservation(
     connection: Executor,
     *,
@@ -160,6 +187,7 @@ async def append_action(
     resulting_version: int | None,
     actor: tuple[UserType, int],
     action: Action,
+    outcome: Mapping[str, Any] | None,
     decides: bool,
 ) -> datetime:
     """Return the action's `created_at`."""
@@ -172,6 +200,7 @@ async def append_action(
         resulting_version,
         *actor,
         action,
+        outcome,
         decides,
     )
     return done
@@ -189,9 +218,15 @@ async def list_unread_notifications(
     return await connection.fetch(SQL["list_unread_notifications"], user_type, user_id, before_id, limit)
 
 
-async def count_unread_notifications(connection: Executor, user_type: UserType, user_id: int) -> int:
-    count: int = await connection.fetchval(SQL["count_unread_notifications"], user_type, user_id)
-    return count
+async def list_open_notifications(
+    connection: Executor, user_type: UserType, user_id: int, before_id: int, limit: int
+) -> list[Record]:
+    return await connection.fetch(SQL["list_open_notifications"], user_type, user_id, before_id, limit)
+
+
+async def count_notifications(connection: Executor, user_type: UserType, user_id: int) -> Record:
+    (counts,) = await connection.fetch(SQL["count_notifications"], user_type, user_id)
+    return counts
 
 
 async def lock_unread_notifications(

@@ -24,6 +24,7 @@ from reservation_api.metrics import DECISIONS_LOST
 from reservation_api.people import Person
 from reservation_api.problem import HandledBy, Problem, ProblemType, not_found
 from reservation_api.reservations import ReservationView, view
+from tablebell.inbox import Outcome
 from tablebell.outbox import withdraw_channel_sends
 from tablebell.people import UserType
 from tablebell.postgres import Connection
@@ -67,6 +68,12 @@ class LockedReservation:
         if via is None and shared:
             via = (shared[0]["id"], shared[0]["notification_id"])
         at = await self._write(after, act)
+        outcome = Outcome(
+            event_type=rule.event_type,
+            slot_time=after.slot_time,
+            proposed_time=after.proposed_time,
+            party_size=after.party_size,
+        )
         await store.append_action(
             self.connection,
             event_notification_id=via[0] if via else None,
@@ -76,6 +83,7 @@ class LockedReservation:
             resulting_version=after.version,
             actor=person.key,
             action=rule.action,
+            outcome=outcome.model_dump(mode="json", by_alias=True),
             decides=True,
         )
         if shared:

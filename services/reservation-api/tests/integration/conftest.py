@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import jwt
 import pytest
 
 from reservation_api.app import build_app
@@ -17,26 +16,25 @@ from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually, free_port
+from tablebell.testing import tokens as testing_tokens
 from tablebell.wakeups import open_wakeup_sender
 from tablebell.web import serve
 
-SECRET = "a-secret-that-is-long-enough-for-hs256"
-AUDIENCE = "tablebell"
+INTERNAL_TOKEN = "the-token-of-the-other-services-in-tests"
 
 Person = Callable[[str, int], httpx.AsyncClient]
 
 
 def token(user_type: str, user_id: int, **claims: Any) -> str:
-    expires = datetime.now(UTC) + timedelta(hours=1)
-    given = {"sub": str(user_id), "user_type": user_type, "aud": AUDIENCE, "exp": expires}
-    return jwt.encode(given | claims, SECRET, algorithm="HS256")
+    return testing_tokens.token(f"{user_type}:{user_id}", seconds=3600, **claims)
 
 
 def settings_for(database: Database, **changed: Any) -> Settings:
     given: dict[str, Any] = {
         "database_url": database.url_of("reservation_api"),
-        "jwt_secret": SECRET,
-        "jwt_audience": AUDIENCE,
+        "jwt_private_key_file": testing_tokens.PRIVATE_KEY_FILE,
+        "jwt_audience": testing_tokens.AUDIENCE,
+        "internal_api_token": INTERNAL_TOKEN,
         "host": "127.0.0.1",
         "port": free_port(),
         "rate_limit_per_second": 10_000,
@@ -48,8 +46,9 @@ def settings_for(database: Database, **changed: Any) -> Settings:
         "requests_per_hour": 0,
         "changes_per_hour": 0,
         "table_gap_minutes": 0,
-        # Practically off, so that changes of a restaurant are visible at once.
+        # Practically off, so that changes of a restaurant or a person are visible at once.
         "restaurant_cache_seconds": 0.000001,
+        "person_cache_seconds": 0.000001,
     }
     return Settings(**(given | changed))
 

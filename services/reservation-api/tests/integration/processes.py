@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from tablebell.testing import Database, free_port
+from tablebell.testing.tokens import AUDIENCE, PRIVATE_KEY_FILE
 
-from .conftest import AUDIENCE, SECRET, answering
+from .conftest import answering
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ async def _start(database: Database) -> Replica:
     environment = {
         **os.environ,
         "DATABASE_URL": database.url_of("reservation_api").get_secret_value(),
-        "JWT_SECRET": SECRET,
+        "JWT_PRIVATE_KEY_FILE": str(PRIVATE_KEY_FILE),
         "JWT_AUDIENCE": AUDIENCE,
         "HOST": "127.0.0.1",
         "PORT": str(port),

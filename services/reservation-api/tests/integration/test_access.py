@@ -1,4 +1,5 @@
-"""Access control: every route, by every user type, for own objects, those of others and former ones."""
+"""Access control: every route, by every user type, for own objects, those of others and former ones; by people who are
+inactive or do not exist; by read-only admins."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from tablebell.postgres import Pool
 from tablebell.testing import Database
 from tablebell.wakeups import WakeupSender
 
-from .conftest import Person, fan_out, settings_for, slot
+from .conftest import INTERNAL_TOKEN, Person, fan_out, settings_for, slot, token
 
 PEOPLE = {"CUSTOMER": 5, "RESTAURANT_USER": 50, "ADMIN_USER": 1, "AGENCY_USER": 70}
 STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER": 71}
@@ -34,6 +35,15 @@ MOVES = {
 
 # The body of the route that takes no JSON.
 CSV = {"text/csv": "userType,name\n"}
+TABLES = {
+    "CUSTOMER": "customer",
+    "RESTAURANT_USER": "restaurant_users",
+    "ADMIN_USER": "admin_users",
+    "AGENCY_USER": "agency_users",
+}
+READ_ONLY_ADMIN = 3
+NOBODY = 987_654
+
 SELECTION = {"level": "event_outbox", "ids": [1]}
 # What the paths of objects without an owner name.
 FIXED = {"{restaurant_id}": "11", "{agency_id}": "8", "{user_type}": "CUSTOMER"}
@@ -55,9 +65,9 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/notifications/read-all"): (ANYONE, None, False),
     ("POST", "/notifications/{notification_id}/read"): (ANYONE, None, True),
     ("POST", "/notifications/{notification_id}/actions"): (ANYONE, {"actionType": "DISMISSED"}, True),
+    ("GET", "/me"): (ANYONE, None, False),
     ("GET", "/me/preferences"): (ANYONE, None, False),
     ("PUT", "/me/preferences"): (ANYONE, {"channels": {"SMS": False}}, False),
-    ("GET", "/me"): (ANYONE, None, False),
     ("PATCH", "/me"): (ANYONE, {"locale": "en"}, False),
     ("GET", "/restaurant"): (STAFF, None, False),
     ("PATCH", "/restaurant"): (STAFF, {"maxPartySize": 12}, False),
@@ -105,6 +115,12 @@ OPEN_TO_ALL = {
     "/docs",
     "/openapi.json",
     "/static-offline-docs",
+    "/.well-known/jwks.json",
+}
+# For the other services, with their own token.
+INTERNAL: dict[tuple[str, str], dict[str, Any] | None] = {
+    ("GET", "/internal/revocations"): None,
+    ("POST", "/internal/people/without-access"): {"people": []},
 }
 
 
@@ -194,17 +210,63 @@ async def test_every_route_allows_only_its_user_types_and_owners(person: Person,
     assert wrong == []
 
 
+@pytest.mark.timeout(120)
+async def test_every_route_refuses_the_token_of_a_person_who_is_inactive_or_does_not_exist(
+    person: Person, pool: Pool
+) -> None:
+    world, wrong = World(pool), []
+    for (method, template), (_, sent, _) in MATRIX.items():
+        for user_type, user_id in PEOPLE.items():
+            path, body = await world.request(template, sent, user_type, own=True)
+            await pool.execute(f"UPDATE {TABLES[user_type]} SET active = false WHERE id = $1", user_id)
+            answers = {
+                "inactive": await person(user_type, user_id).request(method, path, **content(body)),
+                "unknown": await person(user_type, NOBODY).request(method, path, **content(body)),
+            }
+            await pool.execute(f"UPDATE {TABLES[user_type]} SET active = true WHERE id = $1", user_id)
+            for column, answer in answers.items():
+                if answer.status_code != 401 or "WWW-Authenticate" not in answer.headers:
+                    wrong.append((method, template, user_type, column, answer.status_code, answer.text))
+    assert wrong == []
+
+
+async def test_a_read_only_admin_reads_what_admins_read_and_changes_nothing(person: Person, pool: Pool) -> None:
+    await pool.execute("INSERT INTO admin_users (id, name, role) VALUES ($1, 'Auditor', 'READ_ONLY')", READ_ONLY_ADMIN)
+    await pool.execute("INSERT INTO customer (id, name) VALUES (1234, 'Of no agency')")
+    await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
+    world, wrong = World(pool), []
+    for (method, template), (allowed, sent, _) in MATRIX.items():
+        path, body = await world.request(template, sent, "ADMIN_USER", own=True)
+        answer = await person("ADMIN_USER", READ_ONLY_ADMIN).request(method, path, **content(body))
+        expected = 200 if method == "GET" and "ADMIN_USER" in allowed else 403
+        if answer.status_code != expected:
+            wrong.append((method, template, expected, answer.status_code, answer.text))
+    assert wrong == []
+
+
+async def test_internal_routes_accept_only_the_token_of_the_services(api: str) -> None:
+    tokens = [token(user_type, user_id) for user_type, user_id in PEOPLE.items()]
+    async with httpx.AsyncClient(base_url=api) as http:
+        for (method, path), body in INTERNAL.items():
+            for bearer in (*tokens, "x", INTERNAL_TOKEN[:-1], INTERNAL_TOKEN + "x"):
+                answer = await http.request(method, path, json=body, headers={"Authorization": f"Bearer {bearer}"})
+                assert answer.status_code == 401, (path, bearer)
+            headers = {"Authorization": f"Bearer {INTERNAL_TOKEN}"}
+            assert (await http.request(method, path, json=body, headers=headers)).status_code == 200, path
+
+
 async def test_a_user_who_changed_restaurant_or_agency_loses_access_to_the_old_one(person: Person, pool: Pool) -> None:
     await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
     world = World(pool)
     for user_type, move in MOVES.items():
         client = person(user_type, PEOPLE[user_type])
         own = await world.notification(user_type, own=True)
-        assert (await client.get("/notifications/unread-count")).json() == {"unread": 1}
+        is_staff = user_type == "RESTAURANT_USER"
+        assert (await client.get("/notifications/unread-count")).json() == {"unread": 1, "open": int(is_staff)}
         await pool.execute(move.format(11, 8))
-        for params in ({}, {"unread": "true"}):
+        for params in ({}, {"unread": "true"}, {"open": "true"}):
             assert (await client.get("/notifications", params=params)).json()["items"] == []
-        assert (await client.get("/notifications/unread-count")).json() == {"unread": 0}
+        assert (await client.get("/notifications/unread-count")).json() == {"unread": 0, "open": 0}
         assert (await client.post("/notifications/read-all")).json() == {"read": 0}
         for body in ({"actionType": "DISMISSED"}, {"actionType": "REJECTED"}):
             assert (await client.post(f"/notifications/{own}/actions", json=body)).status_code == 404
@@ -259,7 +321,6 @@ async def test_lists_contain_only_own_items(person: Person, pool: Pool) -> None:
     assert mine in await ids("RESTAURANT_USER", 50, "/restaurant/reservation")
     assert theirs not in await ids("RESTAURANT_USER", 50, "/restaurant/reservation")
     assert await ids("RESTAURANT_USER", 50, "/notifications") == [own]
-    assert await ids("RESTAURANT_USER", 999, "/restaurant/reservation") == []
 
 
 async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Pool) -> None:
@@ -267,7 +328,8 @@ async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Poo
     app = build_app(settings_for(database), pool, WakeupSender(pool), Idempotency(pool), health)
     described = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
     assert described == set(MATRIX) | PUBLIC
-    assert {path for path in paths(app.routes) if path not in {known for _, known in MATRIX}} == OPEN_TO_ALL
+    placed = {path for _, path in MATRIX} | {path for _, path in INTERNAL} | OPEN_TO_ALL
+    assert set(paths(app.routes)) == placed
 
 
 def paths(routes: list[BaseRoute]) -> Iterator[str]:

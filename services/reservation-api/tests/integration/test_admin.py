@@ -196,10 +196,10 @@ async def test_a_dead_send_of_a_dismissed_notification_is_not_requeued(
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
     ids = await fan_out(pool, reservation)
     sends = (await make_dead(pool))[Level.CHANNEL_SEND]
-    await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "DISMISSED"})
+    await person("RESTAURANT_USER", 50).post(f"/notifications/{ids[0]}/actions", json={"actionType": "CUSTOM"})
     body = {"level": "notification_channel_send", "ids": sends}
     answer = (await admin.post("/admin/outbox/requeue", json=body)).json()
-    assert {one["reason"] for one in answer["notRequeued"]} == {"handled by Giulia Ferri (DISMISSED)"}
+    assert {one["reason"] for one in answer["notRequeued"]} == {"handled by Giulia Ferri (CUSTOM)"}
 
 
 async def test_requeue_waits_for_a_concurrent_decision(

@@ -107,12 +107,13 @@ async def test_an_agency_user_reserves_for_a_customer_of_the_agency_and_is_the_a
 
 
 async def test_reserving_for_another_users_customer_is_404(person: Person, pool: Pool) -> None:
+    await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
+    await pool.execute("INSERT INTO agency_users (id, agency_id, name) VALUES (71, 8, 'Stranger')")
     stranger = await pool.fetchval("INSERT INTO customer (name) VALUES ('Hugo') RETURNING id")
     for client, customer in (
         (person("CUSTOMER", 5), 6),
         (person("AGENCY_USER", 70), stranger),
         (person("AGENCY_USER", 71), 5),
-        (person("CUSTOMER", 999), 999),
     ):
         answer = await client.post("/customer/reservation/ask", json=ask_body(customerId=customer))
         assert answer.status_code == 404

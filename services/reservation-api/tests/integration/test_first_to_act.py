@@ -141,31 +141,29 @@ async def test_a_customers_cancellation_or_change_counts_as_the_first_action(per
     assert await pool.fetchval("SELECT count(*) FROM notification_channel_send WHERE outcome = 'WITHDRAWN'") == 18
 
 
-async def test_dismissing_resolves_the_notification_for_all_and_the_reservation_can_still_be_decided(
+async def test_a_custom_action_resolves_the_notification_for_all_and_the_reservation_can_still_be_decided(
     person: Person, pool: Pool
 ) -> None:
     reservation = (await ask(person("CUSTOMER", 5)))["id"]
     mine, theirs, _ = await fan_out(pool, reservation)
-    dismissed = await person("RESTAURANT_USER", 50).post(
-        f"/notifications/{mine}/actions", json={"actionType": "DISMISSED"}
-    )
-    assert dismissed.status_code == 200
-    assert dismissed.json()["resolution"]["actorName"] == "Giulia Ferri"
+    handled = await person("RESTAURANT_USER", 50).post(f"/notifications/{mine}/actions", json={"actionType": "CUSTOM"})
+    assert handled.status_code == 200
+    assert handled.json()["resolution"]["actorName"] == "Giulia Ferri"
     late = await person("RESTAURANT_USER", 51).post(
         f"/notifications/{theirs}/actions", json={"actionType": "CONFIRMED"}
     )
     assert late.status_code == 409
-    assert late.json()["handledBy"]["action"] == "DISMISSED"
+    assert late.json()["handledBy"]["action"] == "CUSTOM"
     event = await pool.fetchrow("SELECT * FROM event_outbox WHERE event_type = 'NOTIFICATION_RESOLVED'")
     assert event is not None
     data = NotificationData.model_validate(event["payload"])
-    assert (data.audience, data.action, data.shared) == ("RESTAURANT", "DISMISSED", True)
-    assert event["aggregate_id"] == data.event_notification_id == dismissed.json()["eventNotificationId"]
+    assert (data.audience, data.action, data.shared) == ("RESTAURANT", "CUSTOM", True)
+    assert event["aggregate_id"] == data.event_notification_id == handled.json()["eventNotificationId"]
 
     decided = await person("RESTAURANT_USER", 51).post(f"/restaurant/reservation/{reservation}/accept")
     assert (decided.status_code, decided.json()["status"]) == (200, "ACCEPTED")
     rows = await pool.fetch("SELECT action_type, first_to_act FROM notification_action ORDER BY id")
-    assert [tuple(row.values()) for row in rows] == [("DISMISSED", True), ("CONFIRMED", False)]
+    assert [tuple(row.values()) for row in rows] == [("CUSTOM", True), ("CONFIRMED", False)]
 
 
 async def test_repeated_dismissals_are_recorded_once(person: Person, pool: Pool) -> None:

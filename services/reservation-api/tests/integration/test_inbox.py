@@ -10,6 +10,7 @@ import pytest
 
 from reservation_api import store
 from tablebell.events import NotificationData
+from tablebell.people import UserType
 from tablebell.postgres import Pool
 from tablebell.testing.plans import plan_nodes
 
@@ -120,7 +121,7 @@ async def test_read_events_have_the_databases_time_instead_of_the_hosts(
     before = await pool.fetchval("SELECT clock_timestamp()")
     assert (await person("RESTAURANT_USER", 50).post(f"/notifications/{first}/read")).status_code == 200
     assert (await person("RESTAURANT_USER", 50).post("/notifications/read-all")).json() == {"read": 1}
-    await person("RESTAURANT_USER", 50).post(f"/notifications/{second}/actions", json={"actionType": "DISMISSED"})
+    await person("RESTAURANT_USER", 50).post(f"/notifications/{second}/actions", json={"actionType": "CUSTOM"})
     after = await pool.fetchval("SELECT clock_timestamp()")
     rows = await pool.fetch(
         "SELECT event_type, created_at, available_at, payload FROM event_outbox WHERE aggregate_type = 'notification'"
@@ -174,7 +175,7 @@ async def test_a_page_of_a_large_inbox_reads_only_its_own_rows(pool: Pool) -> No
     for query, rest, index, maximum in (
         ("list_notifications", f", {2**63 - 1}, 21", "inbox", 25),
         ("list_unread_notifications", f", {2**63 - 1}, 21", "unread", 25),
-        ("count_unread_notifications", "", "unread", 250),
+        ("count_notifications", "", "unread", 250),
     ):
         wanted = await partition_index(pool, index)
         for user in (50, 1007):
@@ -185,6 +186,41 @@ async def test_a_page_of_a_large_inbox_reads_only_its_own_rows(pool: Pool) -> No
             scans = [node for node in ran if "notification" in node.get("Relation Name", "")]
             assert sum(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 2 * maximum, (query, scans)
             assert sum(node.get("Rows Removed by Filter", 0) for node in scans) == 0, (query, scans)
+
+
+async def test_the_open_requests_of_a_long_inbox_are_read_by_an_index(pool: Pool) -> None:
+    """60,000 reservations of the restaurant, 17 of them without an answer."""
+    await pool.execute(
+        """
+        INSERT INTO reservation (customer_id, restaurant_id, party_size, slot_time, status)
+        SELECT 5, 10, 2, now() + n * interval '1 minute',
+               CASE WHEN n % 3500 = 0 THEN 'NOT_ACCEPTED' ELSE 'REJECTED' END
+          FROM generate_series(1, 60000) AS n
+        """
+    )
+    await pool.execute(
+        """
+        INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id,
+                                        aggregate_version, shared_read)
+        SELECT gen_random_uuid(), 'RESERVATION_REQUESTED', 'RESTAURANT', id, 10, 1, true FROM reservation
+        """
+    )
+    await pool.execute(
+        "INSERT INTO notification (event_notification_id, user_id, user_type, title, body, is_read)"
+        " SELECT id, 50, 'RESTAURANT_USER', 'title', 'body', true FROM event_notification"
+    )
+    await pool.execute("VACUUM ANALYZE reservation, event_notification, notification_restaurant, notification_action")
+    for query, rest in (("list_open_notifications", f", {2**63 - 1}, 51"), ("count_notifications", "")):
+        nodes = await plan(pool, store.SQL[query], f"'RESTAURANT_USER', 50{rest}")
+        ran = [node for node in nodes if node["Actual Loops"]]
+        assert "reservation_undecided" in {node.get("Index Name") for node in ran}, (query, ran)
+        large = {"reservation", "event_notification", "notification_restaurant"}
+        scans = [node for node in ran if node.get("Relation Name") in large]
+        assert "Seq Scan" not in {node["Node Type"] for node in scans}, (query, scans)
+        assert max(node["Actual Rows"] * node["Actual Loops"] for node in scans) <= 17, (query, scans)
+    async with pool.acquire() as connection:
+        assert len(await store.list_open_notifications(connection, UserType.RESTAURANT_USER, 50, 2**63 - 1, 51)) == 17
+        assert (await store.count_notifications(connection, UserType.RESTAURANT_USER, 50))["open"] == 17
 
 
 async def partition_index(pool: Pool, kind: str) -> str:

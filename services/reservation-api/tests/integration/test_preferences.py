@@ -12,6 +12,20 @@ from .conftest import Person
 PATH = "/me/preferences"
 
 
+async def test_the_profile_says_who_you_are_and_where_you_work(person: Person) -> None:
+    giulia = (await person("RESTAURANT_USER", 50).get("/me")).json()
+    assert (giulia["name"], giulia["locale"], giulia["userType"], giulia["userId"]) == (
+        "Giulia Ferri",
+        "it",
+        "RESTAURANT_USER",
+        50,
+    )
+    assert giulia["role"] in {"MANAGER", "STAFF"}
+    assert giulia["restaurant"] == {"id": 10, "name": "Trattoria del Porto", "timezone": "Europe/Rome"}
+    anna = (await person("CUSTOMER", 5).get("/me")).json()
+    assert (anna["name"], anna["role"], anna["restaurant"]) == ("Anna Bianchi", None, None)
+
+
 async def test_the_defaults_are_empty(anna: httpx.AsyncClient) -> None:
     assert (await anna.get(PATH)).json() == {"channels": {}, "eventTypes": {}, "quietHours": None}
 
@@ -25,6 +39,7 @@ async def test_saved_preferences_are_returned_and_stored_as_the_fan_out_reads_th
     anna = person("CUSTOMER", 5)
     assert (await anna.put(PATH, json=wanted)).json() == wanted
     assert (await anna.get(PATH)).json() == wanted
+    await pool.execute("INSERT INTO admin_users (id, name) VALUES (5, 'Same id')")
     assert (await person("ADMIN_USER", 5).get(PATH)).json()["channels"] == {}, "ids are per user type"
     row = await pool.fetchrow("SELECT * FROM notification_preference")
     assert row is not None

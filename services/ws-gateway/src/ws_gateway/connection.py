@@ -35,6 +35,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_fragments",
         "_gateway",
+        "_handshake_bytes",
         "_is_lost",
         "_loop",
         "_pending_frames",
@@ -57,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)  # until connection_made
         self._session: AnySession | None = None
         self._receive_limit: TokenBucket | None = None
+        self._handshake_bytes = 0
         self._fragments: list[bytes] | None = None
         self._receive_buffer: bytearray | None = None
         self._received_at = loop.time()
@@ -73,6 +75,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._gateway.connections.add(self)
+        if not self._gateway.admission.open(self):
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         self._received_at = self._loop.time()
@@ -99,6 +103,7 @@ class Connection(asyncio.Protocol):
             code = int(sent.code if sent is not None else CloseCode.LOST)
             self._session.on_closed(code, sent.reason if sent is not None else "")
             metrics.CLOSES.labels(code).inc()
+        self._gateway.admission.release(self)
 
     # Received data
 
@@ -119,6 +124,12 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _process(self, data: bytes) -> None:
+        if self._session is None:
+            self._handshake_bytes += len(data)
+            if self._handshake_bytes > self._gateway.settings.header_limit_bytes:
+                metrics.REFUSED.labels(431).inc()
+                self.abort()
+                return
         self._ws.receive_data(data)
         for event in self._ws.events_received():
             if isinstance(event, Request):
@@ -162,6 +173,12 @@ class Connection(asyncio.Protocol):
             self.next_tick_at = self._loop.time() + self._gateway.settings.close_seconds
             self._ws.send_response(response)
             self._flush_all()
+
+    @property
+    def peer(self) -> str:
+        """The address of the other end: a client or a proxy."""
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if name else ""
 
     @property
     def handshake(self) -> ServerProtocol:

@@ -2,7 +2,7 @@
 
 Nothing is acknowledged because a frame is never redelivered: a browser that missed one reads the inbox. RabbitMQ
 deletes the queue with the connection, and an operator may delete it. After either, frames may be missing, so every
-client is told.
+client gets a status frame.
 
 The gateway may not declare the exchange. If it does not exist yet, the binding fails and is tried again.
 """

@@ -1,6 +1,7 @@
 """The state that all connections share, and the decision which handshakes are accepted."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeAlias
@@ -12,6 +13,8 @@ from tablebell.lifecycle import Stop
 from tablebell.token_bucket import TokenBucket
 from tablebell.tokens import TokenVerifier
 from ws_gateway import metrics
+from ws_gateway.access_watch import AccessWatch
+from ws_gateway.admission import Admission
 from ws_gateway.close_codes import CloseCode
 from ws_gateway.connection import Connection
 from ws_gateway.encoded_frame import EncodedFrame
@@ -38,8 +41,11 @@ class Gateway:
     registry: Registry[AnySession]
     pages: Pages
     stop: Stop
+    admission: Admission
     connections: set[Connection] = field(default_factory=set)
     write_coalescer: WriteCoalescer = field(default_factory=WriteCoalescer)
+    access_watch: AccessWatch | None = None
+    """None if the gateway does not ask reservation-api about revoked tokens."""
     live: bool = False
     """Whether this process consumes frames from RabbitMQ."""
     _responding: set[asyncio.Task[None]] = field(default_factory=set)
@@ -49,16 +55,35 @@ class Gateway:
 
     def handle_request(self, connection: Connection, request: Request) -> None:
         path = request.path.partition("?")[0]
-        if path not in SESSIONS:
+        if not self.admission.identify(connection, request.headers.get_all("X-Forwarded-For")):
+            self._refuse(connection, HTTPStatus.TOO_MANY_REQUESTS, "too many connections from this address")
+        elif path not in SESSIONS:
             responding = asyncio.create_task(self._respond(connection, request), name="page")
             self._responding.add(responding)
             responding.add_done_callback(self._responding.discard)
         elif self.stop.requested:
             self._refuse(connection, HTTPStatus.SERVICE_UNAVAILABLE, "the gateway is stopping: try again")
+        elif not self.can_authenticate:
+            self._refuse(connection, HTTPStatus.SERVICE_UNAVAILABLE, "the gateway is starting: try again")
         elif not self._is_origin_allowed(request):
             self._refuse(connection, HTTPStatus.FORBIDDEN, "this origin is not allowed")
         else:
             self._upgrade(connection, request, path)
+
+    @property
+    def can_authenticate(self) -> bool:
+        """False until the keys for tokens and the revoked tokens have been read once."""
+        return self.tokens.available and (self.access_watch is None or self.access_watch.has_read)
+
+    def on_session(self, address: str) -> None:
+        if self.access_watch is not None:
+            self.access_watch.add(address)
+
+    def refuse_people(self, addresses: Sequence[str]) -> None:
+        """Close the sessions of people who do not exist or are inactive."""
+        for address in addresses:
+            for session in self.registry.get(address):
+                session.close(CloseCode.BAD_TOKEN, "unknown or inactive user")
 
     def _upgrade(self, connection: Connection, request: Request, path: str) -> None:
         response = connection.handshake.accept(request)
@@ -74,8 +99,6 @@ class Gateway:
         session = SESSIONS[path](connection, self, now)
         receive_limit = TokenBucket(self.settings.receive_per_second, self.settings.receive_burst, now)
         connection.upgrade(response, session, receive_limit)
-        if len(self.connections) > self.settings.max_connections:
-            session.close(CloseCode.TOO_MANY, "too many connections")
 
     def _is_origin_allowed(self, request: Request) -> bool:
         """Allow listed origins, the gateway's own pages, and requests without an Origin: browsers always send one."""

@@ -4,10 +4,14 @@ A connection carries one request and is closed. That is enough for probes, scrap
 """
 
 import hashlib
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
 from http import HTTPStatus
 from importlib.resources import files
+from importlib.resources.abc import Traversable
+from urllib.parse import urlsplit
 
 import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -17,6 +21,8 @@ from websockets.http11 import Request, Response
 from tablebell.health import Health
 
 JSON = "application/json"
+# A Host header that can stand in a policy: a name or an address, and a port.
+HOST = re.compile(r"(?P<name>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?")
 TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
@@ -37,12 +43,8 @@ class Pages:
         self._health = health
         self._config = orjson.dumps({"apiUrl": public_api_url})
         self._files = _load_files()
-        # Without the setting the page calls port 8080 of its own host. Only the browser knows that host.
-        api = public_api_url or "http: https:"
-        self._policy = (
-            f"default-src 'self'; connect-src 'self' ws: wss: {api}; img-src 'self' data:; "
-            "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-        )
+        # The origin alone: a path in a policy would have to match exactly.
+        self._api_origin = "://".join(urlsplit(public_api_url)[:2]) if public_api_url else ""
 
     async def respond(self, request: Request) -> Response:
         if request.method != "GET":
@@ -56,7 +58,7 @@ class Pages:
                 await self._health.report()
                 response = _response(HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest())
             case "/config.json":
-                response = _response(HTTPStatus.OK, JSON, self._config, {"Cache-Control": "no-store"})
+                response = _response(HTTPStatus.OK, JSON, self._config)
             case "/":
                 response = plain(HTTPStatus.FOUND, "", {"Location": "/staff"})
             case "/staff":
@@ -78,8 +80,7 @@ class Pages:
         headers = {
             "ETag": file.etag,
             "Cache-Control": "no-cache",
-            "Content-Security-Policy": self._policy,
-            "X-Content-Type-Options": "nosniff",
+            "Content-Security-Policy": self._policy(request),
             "Referrer-Policy": "no-referrer",
             # Pages of other origins may import the client.
             "Access-Control-Allow-Origin": "*",
@@ -87,6 +88,20 @@ class Pages:
         if file.etag in request.headers.get_all("If-None-Match"):
             return _response(HTTPStatus.NOT_MODIFIED, file.content_type, b"", headers)
         return _response(HTTPStatus.OK, file.content_type, file.body, headers)
+
+    def _policy(self, request: Request) -> str:
+        """The page may connect to its own host, where the sockets are, and to the API."""
+        hosts = ["'self'"]
+        if match := HOST.fullmatch(request.headers.get("Host", "")):
+            hosts += [f"ws://{match[0]}", f"wss://{match[0]}"]
+            if not self._api_origin:
+                hosts += [f"http://{match['name']}:8080", f"https://{match['name']}:8080"]
+        if self._api_origin:
+            hosts.append(self._api_origin)
+        return (
+            f"default-src 'self'; connect-src {' '.join(hosts)}; img-src 'self' data:; "
+            "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+        )
 
 
 def plain(status: HTTPStatus, text: str, headers: dict[str, str] | None = None) -> Response:
@@ -101,14 +116,20 @@ def _response(status: HTTPStatus, content_type: str, body: bytes, more: dict[str
     headers = Headers(Date=formatdate(usegmt=True), Connection="close")
     headers["Content-Length"] = str(len(body))
     headers["Content-Type"] = content_type
-    headers.update(more or {})
+    headers["X-Content-Type-Options"] = "nosniff"
+    headers.update({"Cache-Control": "no-store", **(more or {})})
     return Response(status.value, status.phrase, headers, body)
 
 
 def _load_files() -> dict[str, StaticFile]:
-    loaded = {}
-    for file in files("ws_gateway").joinpath("static").iterdir():
-        body = file.read_bytes()
+    return dict(_files_in(files("ws_gateway").joinpath("static"), "/"))
+
+
+def _files_in(folder: Traversable, path: str) -> Iterator[tuple[str, StaticFile]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files_in(entry, f"{path}{entry.name}/")
+            continue
+        body = entry.read_bytes()
         etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        loaded["/" + file.name] = StaticFile(TYPES[file.name.rpartition(".")[2]], body, etag)
-    return loaded
+        yield path + entry.name, StaticFile(TYPES[entry.name.rpartition(".")[2]], body, etag)

@@ -71,7 +71,8 @@ class Session(ABC, Generic[MessageT]):
 
     @property
     def log_fields(self) -> dict[str, str]:
-        return {"protocol": self.protocol, "address": self._address}
+        source = self._gateway.admission.source(self._connection)
+        return {"protocol": self.protocol, "address": self._address, "source": source}
 
     def handle_or_queue(self, message: MessageT) -> None:
         """Handle a message, or queue it while a token is being verified."""
@@ -107,18 +108,23 @@ class Session(ABC, Generic[MessageT]):
             self.close(CloseCode.BAD_TOKEN, "revoked token")
         elif self._identity is not None and new_address != self._address:
             self.close(CloseCode.BAD_TOKEN, "another user's token")
-        elif self._identity is None and not self._gateway.registry.add(new_address, self):
+        elif self._identity is None and not self._register(new_address):
             self.close(CloseCode.TOO_MANY, "too many connections")
         else:
-            if self._identity is None:
-                log.info("session_opened", protocol=self.protocol, address=new_address)
+            is_first = self._identity is None
             self._identity, self._address = identity, new_address
+            if is_first:
+                log.info("session_opened", **self.log_fields)
+                self._gateway.on_session(new_address)
             left = identity.expires_at.timestamp() - time.time() + self._gateway.settings.expiry_grace_seconds
             self._deadline = asyncio.get_running_loop().time() + left
             self._connection.schedule_tick(self._deadline)
             self.on_authenticated(identity)
             if not self._gateway.live:
                 self.deliver(self._gateway.status())
+
+    def _register(self, new_address: str) -> bool:
+        return self._gateway.admission.authenticate(self._connection) and self._gateway.registry.add(new_address, self)
 
     def tick(self, now: float) -> float:
         """Close the session when its deadline has passed. Return the time of the next tick."""

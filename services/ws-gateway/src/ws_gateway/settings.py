@@ -3,12 +3,21 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from tablebell.settings import BrokerSettings, Origins, Port, Seconds, ServiceSettings
+from tablebell.settings import BrokerSettings, Networks, Origins, Port, Seconds, ServiceSettings
 from tablebell.tokens import TokenSettings
+from tablebell.tokens.settings import is_confidential
 
 Bytes = Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)]
+
+
+def _is_readable(file: Path) -> Path:
+    try:
+        file.read_text()
+    except (OSError, UnicodeDecodeError):
+        raise ValueError("the file cannot be read, so nobody knows which tokens are revoked") from None
+    return file
 
 
 class Settings(ServiceSettings, BrokerSettings, TokenSettings):
@@ -18,7 +27,13 @@ class Settings(ServiceSettings, BrokerSettings, TokenSettings):
     """Origins that may connect, besides the gateway's own pages. `*` allows every origin."""
     public_api_url: Annotated[str, Field(pattern=r"^(https?://[^/\s]+(/\S*)?)?$")] = ""
     """The URL of reservation-api for browsers. Empty means port 8080 of the page's host."""
-    revoked_tokens_file: Path | None = None
+    internal_api_token: Annotated[SecretStr, Field(min_length=32)] | None = None
+    """The same as in reservation-api."""
+    internal_api_url: Annotated[str | None, Field(pattern=r"^https?://", validate_default=True)] = None
+    """The URL of reservation-api for services. Without it revoked tokens and deactivated people are not refused."""
+    access_poll_seconds: Annotated[float, Field(gt=0, le=4)] = 2.0
+    """How often revoked tokens and deactivated people are asked for."""
+    revoked_tokens_file: Annotated[Path, AfterValidator(_is_readable)] | None = None
     """One `jti` or one address (CUSTOMER:5) per line. Read again when it changes."""
 
     auth_seconds: Seconds = 5.0
@@ -30,7 +45,15 @@ class Settings(ServiceSettings, BrokerSettings, TokenSettings):
     """The time a peer has to answer a close."""
 
     max_connections: Annotated[int, Field(ge=1)] = 10_000
+    """Authenticated ones, as the next two."""
     max_connections_per_user: Annotated[int, Field(ge=1)] = 20
+    max_connections_per_source: Annotated[int, Field(ge=1)] = 200
+    max_unauthenticated: Annotated[int, Field(ge=1)] = 1_000
+    """Connections before their authentication. The oldest makes room for a new one."""
+    max_unauthenticated_per_source: Annotated[int, Field(ge=1)] = 100
+    trusted_proxies: Networks = ()
+    """Networks of the proxies whose X-Forwarded-For names the source; none by default."""
+    header_limit_bytes: Bytes = 16 * 1024
     send_buffer_bytes: Bytes = 1024 * 1024
     """The unsent bytes of a connection at which its peer counts as too slow."""
     max_message_bytes: Bytes = 16 * 1024
@@ -40,3 +63,12 @@ class Settings(ServiceSettings, BrokerSettings, TokenSettings):
     """The token bucket for frames from a peer."""
     queue_length: Annotated[int, Field(ge=1)] = 10_000
     """Messages that RabbitMQ queues for this process. When the queue is full it drops the oldest."""
+
+    @field_validator("internal_api_url")
+    @classmethod
+    def has_token_and_is_confidential(cls, url: str | None, info: ValidationInfo) -> str | None:
+        if "internal_api_token" in info.data and (info.data["internal_api_token"] is None) != (url is None):
+            raise ValueError("set both this and INTERNAL_API_TOKEN (at least 32 characters), or none")
+        if url is not None and not is_confidential(url) and not info.data.get("allow_http"):
+            raise ValueError("should be an https:// URL (http:// only for this machine, or with ALLOW_HTTP=true)")
+        return url

@@ -18,7 +18,7 @@ from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
 from tablebell.testing import free_port
 from tablebell.testing.processes import is_ready, service_process, wait_until_ready
-from tablebell.testing.tokens import AUDIENCE, SECRET, token
+from tablebell.testing.tokens import AUDIENCE, PUBLIC_KEY_FILE, token
 from tablebell.topology import LIVE_EXCHANGE, declare_live
 from ws_gateway.__main__ import serve_until
 from ws_gateway.settings import Settings
@@ -76,7 +76,7 @@ async def running_gateway(amqp_url: SecretStr, broker: Broker, **changes: Any) -
         "host": "127.0.0.1",
         "port": free_port(),
         "amqp_url": amqp_url,
-        "jwt_secret": SECRET,
+        "jwt_public_key_file": PUBLIC_KEY_FILE,
         "jwt_audience": AUDIENCE,
         "drain_seconds": 1.0,
     }
@@ -99,7 +99,7 @@ def gateway_process(
     """A gateway as a separate process, for tests that send it signals."""
     settings = {
         "AMQP_URL": amqp_url.get_secret_value(),
-        "JWT_SECRET": SECRET,
+        "JWT_PUBLIC_KEY_FILE": str(PUBLIC_KEY_FILE),
         "JWT_AUDIENCE": AUDIENCE,
         "DRAIN_SECONDS": "2",
     }

@@ -6,26 +6,34 @@ It keeps the inboxes in memory. Like the real system, it publishes changes as fr
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
 
 import jwt
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
 
-from tablebell.frames import AddressedFrame, NotificationFrame, ReadFrame, ResolvedFrame, addressed
-from tablebell.inbox import NotificationView, Resolution
+from tablebell.frames import AddressedFrame, DismissedFrame, NotificationFrame, ReadFrame, ResolvedFrame, addressed
+from tablebell.inbox import NotificationView, Outcome, Resolution
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
 from tablebell.testing import free_port
-from tablebell.testing.tokens import AUDIENCE, SECRET
+from tablebell.testing.tokens import AUDIENCE, KEY
 from tablebell.web import serve
 
 from .harness import publish
 
 NAMES = {50: "Giulia", 51: "Marco", 52: "Sofia"}
 ACTIONS = ["CONFIRMED", "REJECTED", "POSTPONED", "DISMISSED"]
+EVENTS = {
+    "CONFIRMED": "RESERVATION_ACCEPTED",
+    "REJECTED": "RESERVATION_REJECTED",
+    "POSTPONED": "RESERVATION_POSTPONED",
+    "CUSTOM": "RESERVATION_CANCELLED",
+}
+ROME = ZoneInfo("Europe/Rome")
 
 
 class InboxApi:
@@ -34,11 +42,24 @@ class InboxApi:
         self.url = f"http://127.0.0.1:{port}"
         self.inboxes: dict[str, dict[int, NotificationView]] = {}
         self.proposed_times: list[str] = []
+        self.locale = "en"
+        self.status: int | None = None
+        """If set, every request gets this status."""
+        self.is_answering = asyncio.Event()
+        """While it is not set, requests wait."""
+        self.is_answering.set()
         self._last_id = 0
         self.app = self._make_app()
 
-    def add(self, *people: str, **properties: Any) -> list[AddressedFrame]:
-        """Add a shared notification and return its frames. The test publishes or drops them."""
+    def add(
+        self,
+        *people: str,
+        event_type: str = "RESERVATION_REQUESTED",
+        waited: timedelta = timedelta(0),
+        **properties: Any,
+    ) -> list[AddressedFrame]:
+        """Add a notification and return its frames. The test publishes or drops them."""
+        is_shared = event_type in {"RESERVATION_REQUESTED", "RESERVATION_CHANGED"}
         self._last_id += 1
         shared_id = self._last_id
         frames = []
@@ -46,15 +67,15 @@ class InboxApi:
             view = NotificationView(
                 id=10 * shared_id + index,
                 event_notification_id=shared_id,
-                event_type="RESERVATION_REQUESTED",
+                event_type=event_type,
                 reservation_id=shared_id,
                 title="Nuova prenotazione ricevuta",
                 body=f"Prenotazione {shared_id}",
                 properties=properties,
-                shared=True,
-                actions=ACTIONS,
+                shared=is_shared,
+                actions=ACTIONS if is_shared else [],
                 is_read=False,
-                created_at=datetime.now(UTC),
+                created_at=datetime.now(UTC) - waited,
             )
             self.inboxes.setdefault(person, {})[view.id] = view
             frames.append(addressed(NotificationFrame(**view.model_dump()), [person]))
@@ -66,11 +87,35 @@ class InboxApi:
     def unread(self, person: str) -> int:
         return sum(not view.is_read for view in self.inboxes.get(person, {}).values())
 
-    def resolve(self, view: NotificationView, user_id: int, action: str) -> list[AddressedFrame]:
-        resolution = Resolution(action=action, actor_id=user_id, actor_name=NAMES[user_id], at=datetime.now(UTC))
+    def open(self, person: str) -> list[int]:
+        inbox = self.inboxes.get(person, {})
+        return [each for each in self.ids(person) if inbox[each].actions and not inbox[each].hidden]
+
+    def resolve(
+        self, view: NotificationView, user_id: int, action: str, *, by_guest: str | None = None, **outcome: Any
+    ) -> list[AddressedFrame]:
+        """Answer a request. `outcome` are the changed fields of the reservation."""
+        values = {
+            "event_type": EVENTS[action],
+            "slot_time": view.properties.get("slotTime", datetime.now(UTC)),
+            "party_size": view.properties.get("partySize", 1),
+        }
+        resolution = Resolution(
+            action=action,
+            actor_type="CUSTOMER" if by_guest else "RESTAURANT_USER",
+            actor_id=user_id,
+            actor_name=by_guest or NAMES[user_id],
+            at=datetime.now(UTC),
+            outcome=Outcome.model_validate(values | outcome),
+        )
         people = self._change(view.event_notification_id, resolution=resolution, actions=[])
         frame = ResolvedFrame(event_notification_id=view.event_notification_id, **resolution.model_dump())
         return [addressed(frame, people)]
+
+    def hide(self, view: NotificationView, person: str) -> list[AddressedFrame]:
+        changes = {"hidden": True, "actions": [each for each in view.actions if each != "DISMISSED"]}
+        self.inboxes[person][view.id] = view.model_copy(update=changes)
+        return [addressed(DismissedFrame(notification_id=view.id, at=datetime.now(UTC)), [person])]
 
     def mark_read(self, view: NotificationView, user_id: int) -> list[AddressedFrame]:
         people = self._change(view.event_notification_id, is_read=True, read_by_user_id=user_id)
@@ -90,14 +135,11 @@ class InboxApi:
 
     def _make_app(self) -> FastAPI:  # noqa: C901 - five short routes
         app = FastAPI()
-        app.add_middleware(
-            CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["Authorization", "Content-Type"]
-        )
 
         def person_of(request: Request) -> str:
             try:
                 bearer = request.headers["Authorization"].removeprefix("Bearer ")
-                claims = jwt.decode(bearer, SECRET, ["HS256"], audience=AUDIENCE)
+                claims = jwt.decode(bearer, KEY.public_pem, ["ES256"], audience=AUDIENCE)
             except (KeyError, jwt.PyJWTError):
                 raise HTTPException(401) from None
             return f"{claims['user_type']}:{claims['sub']}"
@@ -106,16 +148,49 @@ class InboxApi:
             person = person_of(request)
             return self.inboxes[person][notification_id], int(person.rpartition(":")[2])
 
+        @app.middleware("http")
+        async def fail_or_wait(request: Request, call_next: Any) -> Any:
+            await self.is_answering.wait()
+            if self.status is not None:
+                return JSONResponse({"status": self.status, "title": "Test"}, self.status)
+            return await call_next(request)
+
+        app.add_middleware(
+            CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["Authorization", "Content-Type"]
+        )
+
+        @app.get("/me")
+        async def me(request: Request) -> dict[str, Any]:
+            user_type, _, user_id = person_of(request).partition(":")
+            restaurant = {"id": 10, "name": "Trattoria del Porto", "timezone": "Europe/Rome"}
+            is_staff = user_type == "RESTAURANT_USER"
+            return {
+                "userType": user_type,
+                "userId": int(user_id),
+                "name": f"{NAMES.get(int(user_id), 'Anna')} Ferri",
+                "role": "STAFF" if is_staff else None,
+                "locale": self.locale,
+                "timezone": "Europe/Rome",
+                "restaurant": restaurant if is_staff else None,
+            }
+
         @app.get("/notifications")
-        async def page(request: Request, limit: int = 20, cursor: int = 2**62) -> dict[str, Any]:
-            inbox = self.inboxes.get(person_of(request), {})
-            ids = [each for each in sorted(inbox, reverse=True) if each < cursor]
+        async def page(
+            request: Request,
+            limit: int = 20,
+            cursor: int = 2**62,
+            is_open: Annotated[bool, Query(alias="open")] = False,
+        ) -> dict[str, Any]:
+            person = person_of(request)
+            inbox = self.inboxes.get(person, {})
+            ids = [each for each in (self.open(person) if is_open else self.ids(person)) if each < cursor]
             items = [inbox[each].model_dump(mode="json", by_alias=True) for each in ids[:limit]]
             return {"items": items, "nextCursor": str(ids[limit - 1]) if len(ids) > limit else None}
 
         @app.get("/notifications/unread-count")
         async def unread(request: Request) -> dict[str, int]:
-            return {"unread": self.unread(person_of(request))}
+            person = person_of(request)
+            return {"unread": self.unread(person), "open": len(self.open(person))}
 
         @app.post("/notifications/read-all")
         async def read_all(request: Request) -> dict[str, int]:
@@ -134,12 +209,17 @@ class InboxApi:
         @app.post("/notifications/{notification_id}/actions", response_model=None)
         async def act(request: Request, notification_id: int, body: dict[str, str]) -> JSONResponse | dict[str, Any]:
             view, user_id = find(request, notification_id)
+            if body["actionType"] == "DISMISSED":
+                await publish(self._broker, self.hide(view, person_of(request)))
+                return find(request, notification_id)[0].model_dump(mode="json", by_alias=True)
             if view.resolution is not None:
                 handled_by = view.resolution.model_dump(mode="json", by_alias=True)
                 return JSONResponse({"status": 409, "title": "Handled", "handledBy": handled_by}, 409)
+            outcome: dict[str, Any] = {}
             if "proposedTime" in body:
                 self.proposed_times.append(body["proposedTime"])
-            await publish(self._broker, self.resolve(view, user_id, body["actionType"]))
+                outcome["proposed_time"] = datetime.fromisoformat(body["proposedTime"]).replace(tzinfo=ROME)
+            await publish(self._broker, self.resolve(view, user_id, body["actionType"], **outcome))
             return find(request, notification_id)[0].model_dump(mode="json", by_alias=True)
 
         return app

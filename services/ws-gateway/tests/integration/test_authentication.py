@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import hmac
 import json
 import time
 from datetime import datetime
@@ -9,11 +10,11 @@ from pathlib import Path
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tablebell.testing.frames import notification
-from tablebell.testing.tokens import AUDIENCE, token
+from tablebell.testing.tokens import KEY, claims, token
+from tablebell.tokens import SigningKey
 
 from .harness import RunningGateway, StartGateway, close_code, receive
 
@@ -32,17 +33,17 @@ def _signed_by(header: dict[str, str], claims: dict[str, object], signature: str
     return ".".join([*parts, signature])
 
 
+def _hmac_signed(valid: dict[str, object], key: bytes, name: dict[str, str]) -> str:
+    """Signed by hand, because libraries refuse a public key as the secret."""
+    signed = _signed_by({"alg": "HS256", "typ": "JWT", **name}, valid)[:-1]
+    signature = base64.urlsafe_b64encode(hmac.digest(key, signed.encode(), "sha256")).rstrip(b"=").decode()
+    return f"{signed}.{signature}"
+
+
 def _bad_tokens() -> dict[str, str]:
-    claims: dict[str, object] = {
-        "sub": "50",
-        "user_type": "RESTAURANT_USER",
-        "aud": AUDIENCE,
-        "exp": int(time.time()) + 600,
-    }
-    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem = private.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    valid = claims()
+    rsa_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    name = {"kid": KEY.jwks["keys"][0]["kid"]}
     return {
         "not a token": "invalid",
         "empty": "",
@@ -50,15 +51,19 @@ def _bad_tokens() -> dict[str, str]:
         "too long": "x" * 9_000,
         "nested too deeply": base64.urlsafe_b64encode(b"[" * 5_000).decode().rstrip("=") + ".e30.x",
         "expired": token(seconds=-60),
-        "another secret": token(secret="x" * 40),
+        "another key": token(key=SigningKey.generate()),
         "another audience": token(aud="elsewhere"),
+        "another issuer": token(iss="elsewhere"),
+        "no jti": token(jti=None),
+        "longer than a day": token(seconds=100_000),
         "unknown user type": token("KING:1"),
         "user id is not a number": token("CUSTOMER:one"),
         "exp is out of range": token(exp=10**17),
-        "alg none": _signed_by({"alg": "none", "typ": "JWT"}, claims),
-        "alg NONE with a signature": _signed_by({"alg": "NONE", "typ": "JWT"}, claims, "AAAA"),
-        "alg RS256": jwt.encode(claims, pem, algorithm="RS256"),
-        "alg HS512 with our secret": jwt.encode(claims, "y" * 64, algorithm="HS512"),
+        "alg none": _signed_by({"alg": "none", "typ": "JWT", **name}, valid),
+        "alg NONE with a signature": _signed_by({"alg": "NONE", "typ": "JWT", **name}, valid, "AAAA"),
+        "alg RS256": jwt.encode(valid, rsa_key, algorithm="RS256", headers=name),
+        "alg HS256": jwt.encode(valid, "y" * 64, algorithm="HS256", headers=name),
+        "alg HS256 with the public key": _hmac_signed(valid, KEY.public_pem, name),
     }
 
 

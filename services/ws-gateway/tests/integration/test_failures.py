@@ -16,7 +16,7 @@ from websockets.asyncio.client import ClientConnection
 from tablebell.rabbit import Broker
 from tablebell.testing import Servers, eventually, free_port
 from tablebell.testing.frames import notification
-from tablebell.testing.tokens import AUDIENCE, SECRET, token
+from tablebell.testing.tokens import AUDIENCE, PUBLIC_KEY_FILE, token
 from tablebell.topology import LIVE_EXCHANGE
 
 from .harness import RunningGateway, StartGateway, receive
@@ -147,7 +147,7 @@ async def test_an_unexpected_error_in_the_connection_to_rabbitmq_ends_the_servic
     environment = {
         **os.environ,
         "AMQP_URL": "amqp://tablebell:nothing@127.0.0.1:1/?cadata=x",
-        "JWT_SECRET": SECRET,
+        "JWT_PUBLIC_KEY_FILE": str(PUBLIC_KEY_FILE),
         "JWT_AUDIENCE": AUDIENCE,
         "HOST": "127.0.0.1",
         "PORT": str(free_port()),

@@ -150,6 +150,7 @@ async def test_too_many_connections_in_total_close_with_4429(start_gateway: Star
     await gateway.sign_in("RESTAURANT_USER:50")
     await gateway.sign_in("RESTAURANT_USER:51")
     third = await gateway.open()
+    await third.send(json.dumps({"type": "auth", "token": token("RESTAURANT_USER:52")}))
     assert await close_code(third) == 4429
 
 

@@ -42,7 +42,7 @@ CHECKS = (
     Check(
         "event_people",
         "L0 → everyone concerned",
-        ("since", "until", "event_outbox", "notified_events", "notified_audiences"),
+        ("since", "until", "event_outbox", "notified_events", "notified_audiences", "notified_only_by"),
     ),
     Check("notification_order", "notified in order", ("since", "until", "event_notification", "scheduled_events")),
     Check("notification_outboxes", "notification → L1", ("since", "until", "notification", "notification_outbox")),
@@ -59,6 +59,7 @@ CHECKS = (
         "L2 → delivery or reason",
         ("since", "until", "notification_channel_send", "channel_send_attempt"),
     ),
+    Check("shared_addresses", "once per shared address", ("since", "until", "notification_channel_send")),
     Check("channel_order", "sent in order", ("since", "until", "notification_channel_send")),
     Check("calls_after_success", "no call after a success", ("since", "until", "channel_send_attempt")),
     Check("due_events", "nothing stuck in L0", ("until",)),
@@ -68,7 +69,7 @@ CHECKS = (
     Check("dead_rows", "nothing dead in L0 and L1", ()),
     Check("dead_sends", "dead in L2", (), is_note=True),
     Check("unsent", "not sent, with a reason", ("since", "until", "notification_channel_send"), is_note=True),
-    Check("broken_calls", "calls cut short by a crash", ("since", "until", "channel_send_attempt"), is_note=True),
+    Check("broken_calls", "calls interrupted by a crash", ("since", "until", "channel_send_attempt"), is_note=True),
 )
 
 OVERDUE = timedelta(minutes=30)

@@ -11,10 +11,10 @@ import asyncpg
 import httpx
 
 from tablebell_local.errors import CommandError
-from tablebell_tools import tokens
 from tablebell_tools.demo.screen import Screen
 from tablebell_tools.demo.sockets import Sockets, open_sockets
 from tablebell_tools.demo.steps import EventSteps
+from tablebell_tools.tokens import TokenIssuer
 
 CUSTOMER, STAFF, COLLEAGUE = "customer:5", "restaurant_user:50", "restaurant_user:51"
 PEOPLE = (CUSTOMER, STAFF, COLLEAGUE, "restaurant_user:52", "admin_user:1", "admin_user:2", "agency_user:70")
@@ -22,9 +22,9 @@ TIMEOUT = 20.0
 
 
 class DemoScenario:
-    def __init__(self, urls: Mapping[str, str], secret: str, screen: Screen) -> None:
+    def __init__(self, urls: Mapping[str, str], tokens: TokenIssuer, screen: Screen) -> None:
         self._urls = urls
-        self._secret = secret
+        self._tokens = tokens
         self._screen = screen
         self._problems: list[str] = []
 
@@ -40,7 +40,7 @@ class DemoScenario:
         try:
             async with (
                 httpx.AsyncClient(base_url=self._urls["API_URL"], timeout=10) as api,
-                open_sockets(self._urls["WS_URL"], self._secret, PEOPLE) as sockets,
+                open_sockets(self._urls["WS_URL"], self._tokens, PEOPLE) as sockets,
             ):
                 reservation = await self._request_table(api, connection, sockets)
                 await self._act_on_request(api, connection, sockets, reservation)
@@ -62,7 +62,8 @@ class DemoScenario:
         )
         people = {"restaurant": 3, "customer": 1, "admin": 2, "agency": 1}
         steps = EventSteps(connection, reservation["id"], "RESERVATION_REQUESTED", people)
-        await self._follow(steps, sockets, began, sends=17, frames=7)
+        # The two admins share a Slack webhook, where the request is sent once.
+        await self._follow(steps, sockets, began, sends=17, skipped=1, frames=7)
         await self._show_mail(steps)
         return int(reservation["id"])
 
@@ -94,7 +95,9 @@ class DemoScenario:
         if len(resolved) < 3:
             self._problems.append(f"{len(resolved)} of 3 members of staff saw that it was handled")
 
-    async def _follow(self, steps: EventSteps, sockets: Sockets, began: datetime, *, sends: int, frames: int) -> None:
+    async def _follow(
+        self, steps: EventSteps, sockets: Sockets, began: datetime, *, sends: int, frames: int, skipped: int = 0
+    ) -> None:
         deadline = time.monotonic() + TIMEOUT
         while True:
             for step in await steps.fetch_new():
@@ -106,8 +109,9 @@ class DemoScenario:
         self._screen.say("")
         self._screen.deliveries(steps.sends, arrived, began)
         sent = sum(send.is_sent is True for send in steps.sends)
-        if sent < sends:
-            self._problems.append(f"{steps.event_type}: {sent} of {sends} sends were accepted by their provider")
+        expected = sends - skipped
+        if sent != expected:
+            self._problems.append(f"{steps.event_type}: {sent} of {expected} sends were accepted by their provider")
         if len(arrived) < frames:
             self._problems.append(f"{steps.event_type}: {len(arrived)} of {frames} browsers got a frame")
 
@@ -136,7 +140,7 @@ class DemoScenario:
         raise CommandError(f"the request was refused: {answer.status_code} {answer.text}")
 
     async def _request_in_inbox(self, api: httpx.AsyncClient, person: str, reservation: int) -> int:
-        headers = {"Authorization": f"Bearer {tokens.issue(person, self._secret)}"}
+        headers = {"Authorization": f"Bearer {self._tokens.issue(person)}"}
         items = (await api.get("/notifications", headers=headers)).raise_for_status().json()["items"]
         return next(
             int(item["id"])
@@ -145,5 +149,5 @@ class DemoScenario:
         )
 
     async def _call(self, api: httpx.AsyncClient, person: str, path: str, body: dict[str, Any]) -> httpx.Response:
-        token = tokens.issue(person, self._secret)
+        token = self._tokens.issue(person)
         return await api.post(path, json=body, headers={"Authorization": f"Bearer {token}"})

@@ -11,7 +11,7 @@ from typing import Any
 from websockets.asyncio.client import ClientConnection, connect
 
 from tablebell_local.errors import CommandError
-from tablebell_tools import tokens
+from tablebell_tools.tokens import TokenIssuer
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Sockets:
 
 
 @asynccontextmanager
-async def open_sockets(url: str, secret: str, people: Iterable[str]) -> AsyncIterator[Sockets]:
+async def open_sockets(url: str, tokens: TokenIssuer, people: Iterable[str]) -> AsyncIterator[Sockets]:
     sockets = Sockets()
     async with AsyncExitStack() as stack:
         listening = []
         for person in people:
             socket = await stack.enter_async_context(connect(f"{url}/ws", open_timeout=5))
-            await socket.send(json.dumps({"type": "auth", "token": tokens.issue(person, secret)}))
+            await socket.send(json.dumps({"type": "auth", "token": tokens.issue(person)}))
             answer = json.loads(await asyncio.wait_for(socket.recv(), 5))
             if answer.get("type") != "ready":
                 raise CommandError(f"the gateway refused {person}: {answer}")

@@ -211,3 +211,43 @@ CREATE TRIGGER admin_users_address AFTER UPDATE OF email, phone, fcm_token ON ad
     FOR EACH ROW EXECUTE FUNCTION forget_undeliverable_address('ADMIN_USER');
 CREATE TRIGGER agency_users_address AFTER UPDATE OF email, phone, fcm_token ON agency_users
     FOR EACH ROW EXECUTE FUNCTION forget_undeliverable_address('AGENCY_USER');
+
+-- Tokens that are refused although they have not expired: one token, or all that a person got before a time.
+CREATE TABLE revocation (
+    id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    user_type      text NOT NULL CHECK (user_type IN ('CUSTOMER', 'RESTAURANT_USER', 'ADMIN_USER', 'AGENCY_USER')),
+    user_id        bigint NOT NULL,
+    token_id       text,  -- the token's jti; NULL means all tokens of the person that were issued before issued_before
+    issued_before  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Longer than any token may live (JWT_MAX_LIFETIME_SECONDS is at most 7 days). Then the row is deleted.
+    expires_at     timestamptz NOT NULL DEFAULT now() + interval '8 days'
+);
+CREATE INDEX revocation_person ON revocation (user_type, user_id);
+CREATE INDEX revocation_expires ON revocation (expires_at);
+
+-- Whoever deactivates or deletes a person, and however they do it, ends the person's tokens in the same transaction.
+CREATE FUNCTION revoke_tokens() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public
+    AS $$
+BEGIN
+    INSERT INTO public.revocation (user_type, user_id) VALUES (TG_ARGV[0], OLD.id);
+    RETURN NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION revoke_tokens() FROM PUBLIC;
+CREATE TRIGGER customer_deactivated AFTER UPDATE OF active ON customer
+    FOR EACH ROW WHEN (OLD.active AND NOT NEW.active) EXECUTE FUNCTION revoke_tokens('CUSTOMER');
+CREATE TRIGGER customer_deleted AFTER DELETE ON customer
+    FOR EACH ROW EXECUTE FUNCTION revoke_tokens('CUSTOMER');
+CREATE TRIGGER restaurant_users_deactivated AFTER UPDATE OF active ON restaurant_users
+    FOR EACH ROW WHEN (OLD.active AND NOT NEW.active) EXECUTE FUNCTION revoke_tokens('RESTAURANT_USER');
+CREATE TRIGGER restaurant_users_deleted AFTER DELETE ON restaurant_users
+    FOR EACH ROW EXECUTE FUNCTION revoke_tokens('RESTAURANT_USER');
+CREATE TRIGGER admin_users_deactivated AFTER UPDATE OF active ON admin_users
+    FOR EACH ROW WHEN (OLD.active AND NOT NEW.active) EXECUTE FUNCTION revoke_tokens('ADMIN_USER');
+CREATE TRIGGER admin_users_deleted AFTER DELETE ON admin_users
+    FOR EACH ROW EXECUTE FUNCTION revoke_tokens('ADMIN_USER');
+CREATE TRIGGER agency_users_deactivated AFTER UPDATE OF active ON agency_users
+    FOR EACH ROW WHEN (OLD.active AND NOT NEW.active) EXECUTE FUNCTION revoke_tokens('AGENCY_USER');
+CREATE TRIGGER agency_users_deleted AFTER DELETE ON agency_users
+    FOR EACH ROW EXECUTE FUNCTION revoke_tokens('AGENCY_USER');

@@ -158,6 +158,9 @@ CREATE TABLE notification_channel_send (
     reservation_id       bigint,
     aggregate_version    integer,
     recipient            text,              -- the address at the time the row was created
+    -- The event, on the one row that carries its message to an address that several people share (a Slack webhook). The rows
+    -- of the others are SKIPPED.
+    shared_event_id      uuid,
     message              jsonb NOT NULL DEFAULT '{}',  -- the rendered text, in the form of its channel
     headers              jsonb NOT NULL DEFAULT '{}',  -- correlation id and traceparent
     is_sent              boolean,
@@ -183,6 +186,8 @@ CREATE TABLE notification_channel_send (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX notification_channel_send_once ON notification_channel_send (notification_id, channel_type);
+CREATE UNIQUE INDEX notification_channel_send_shared ON notification_channel_send (shared_event_id, recipient)
+    WHERE shared_event_id IS NOT NULL;
 CREATE INDEX notification_channel_send_claim ON notification_channel_send (channel_type, next_attempt_at, id)
     WHERE is_sent IS NULL;
 -- The next restaurant with an open row, and its oldest row, in one step each.
@@ -192,6 +197,14 @@ CREATE INDEX notification_channel_send_fair ON notification_channel_send (channe
 CREATE INDEX notification_channel_send_order
     ON notification_channel_send (reservation_id, user_id, user_type, channel_type, aggregate_version, id)
     WHERE is_sent IS NULL;
+-- The due times of the messages to a recipient that are sent or open, for the limit per hour.
+CREATE INDEX notification_channel_send_recipient ON notification_channel_send (channel_type, recipient, next_attempt_at)
+    WHERE is_sent IS NOT FALSE;
+-- The SMS of the last day and those in flight, for the limit per day.
+CREATE INDEX notification_channel_send_sms_sent ON notification_channel_send (sent_at)
+    WHERE channel_type = 'SMS' AND is_sent;
+CREATE INDEX notification_channel_send_sms_leased ON notification_channel_send (lease_until)
+    WHERE channel_type = 'SMS' AND lease_until IS NOT NULL;
 CREATE INDEX notification_channel_send_dead ON notification_channel_send (id)
     WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE');
 CREATE INDEX notification_channel_send_done ON notification_channel_send (updated_at)
@@ -223,6 +236,8 @@ CREATE TABLE notification_action (
     reservation_version    integer NOT NULL,
     -- The version that the action created; NULL if it changed nothing (DISMISSED, CUSTOM by staff).
     resulting_version      integer,
+    -- That version as the pages tell it (tablebell.inbox.Outcome). The reservation itself may have changed since.
+    outcome                jsonb,
     actor_id               bigint NOT NULL,
     actor_type             text NOT NULL,
     action_type            text NOT NULL

@@ -17,12 +17,15 @@ CREATE VIEW own_notification WITH (security_invoker = true) AS
            END;
 
 -- A notification as its owner sees it. A shared notification and a proposed time are resolved by the first action on that
--- version of the reservation, however it was done and even if it was done before the notification existed.
+-- version of the reservation, however it was done and even if it was done before the notification existed. DISMISSED hides a
+-- notification for its owner and resolves nothing.
 CREATE VIEW inbox WITH (security_invoker = true) AS
-    SELECT n.*, first.action_type, first.actor_type, first.actor_id, first.actor_name, first.acted_at
+    SELECT n.*, first.action_type, first.actor_type, first.actor_id, first.actor_name, first.acted_at, first.outcome,
+           hiding.id IS NOT NULL AS is_hidden
       FROM own_notification AS n
       LEFT JOIN LATERAL (
-          SELECT a.action_type, a.actor_type, a.actor_id, person.name AS actor_name, a.created_at AS acted_at
+          SELECT a.action_type, a.actor_type, a.actor_id, person.name AS actor_name, a.created_at AS acted_at,
+                 a.outcome
             FROM notification_action AS a
             LEFT JOIN person ON person.user_type = a.actor_type AND person.user_id = a.actor_id
            WHERE a.reservation_id = n.reservation_id
@@ -30,7 +33,44 @@ CREATE VIEW inbox WITH (security_invoker = true) AS
              AND a.first_to_act
              AND (n.shared_read OR n.event_type = 'RESERVATION_POSTPONED')
            LIMIT 1
-      ) AS first ON true;
+      ) AS first ON true
+      LEFT JOIN LATERAL (
+          SELECT a.id
+            FROM notification_action AS a
+           WHERE a.reservation_id = n.reservation_id
+             AND a.reservation_version = n.aggregate_version
+             AND a.notification_id = n.id
+             AND a.action_type = 'DISMISSED'
+           LIMIT 1
+      ) AS hiding ON true;
+
+-- The notifications that wait for an answer of their owner: for staff, requests that nobody has answered; for a customer, a
+-- proposed time. Read from the undecided reservations, so the cost does not depend on the length of the inbox.
+CREATE VIEW open_notification WITH (security_invoker = true) AS
+    SELECT n.user_type, n.user_id, n.id
+      FROM restaurant_users AS staff
+      JOIN reservation AS r ON r.restaurant_id = staff.restaurant_id AND r.status = 'NOT_ACCEPTED'
+      JOIN event_notification AS en
+        ON en.reservation_id = r.id AND en.aggregate_version = r.version AND en.audience = 'RESTAURANT' AND en.shared_read
+      JOIN notification AS n
+        ON n.event_notification_id = en.id AND n.user_type = 'RESTAURANT_USER' AND n.user_id = staff.id
+     WHERE NOT EXISTS (SELECT
+                         FROM notification_action AS a
+                        WHERE a.reservation_id = r.id AND a.reservation_version = r.version
+                          AND (a.first_to_act OR (a.notification_id = n.id AND a.action_type = 'DISMISSED')))
+    UNION ALL
+    SELECT n.user_type, n.user_id, n.id
+      FROM reservation AS r
+      JOIN event_notification AS en
+        ON en.reservation_id = r.id AND en.aggregate_version = r.version AND en.audience = 'CUSTOMER'
+           AND en.event_type = 'RESERVATION_POSTPONED'
+      JOIN notification AS n
+        ON n.event_notification_id = en.id AND n.user_type = 'CUSTOMER' AND n.user_id = r.customer_id
+     WHERE r.status = 'POSTPONED'
+       AND NOT EXISTS (SELECT
+                         FROM notification_action AS a
+                        WHERE a.reservation_id = r.id AND a.reservation_version = r.version
+                          AND (a.first_to_act OR (a.notification_id = n.id AND a.action_type = 'DISMISSED')));
 
 -- The limit that a customer's request or change would exceed, and after how many seconds to try again; no row if there is
 -- none. A limit of 0 is off. This is a function because each statement of it sees what was committed before the statement

@@ -19,7 +19,16 @@ from aiosmtplib import (
 )
 from pydantic import AfterValidator, FilePath, SecretStr
 
-from channel_dispatcher.channels.smtp.message import InvalidAddress, Mailbox, ascii_domain, build_mail, parse_mailbox
+from channel_dispatcher.channels.smtp.calendar import ics
+from channel_dispatcher.channels.smtp.layout import html, plain_text
+from channel_dispatcher.channels.smtp.message import (
+    InvalidAddress,
+    Invitation,
+    Mailbox,
+    ascii_domain,
+    build_mail,
+    parse_mailbox,
+)
 from channel_dispatcher.channels.smtp.pipelined import ConnectionLost, PipelinedSmtp
 from channel_dispatcher.channels.smtp.pool import SCHEMES, SmtpPool, SmtpServer
 from channel_dispatcher.channels.smtp.reply_rules import SERVICE_CLOSING, classify_reply
@@ -74,14 +83,16 @@ class EmailSender:
         message = EmailMessage.model_validate(delivery.message)
         message_id = f"{delivery.key}@{self._sender.domain}"
         mail = build_mail(
-            sender=self._sender,
+            sender=self._sender.named(message.sender_name),
             recipient=recipient,
             subject=message.subject,
-            text=message.text,
-            html=message.html,
+            text=plain_text(message),
+            html=html(message),
             message_id=message_id,
             date=datetime.now(UTC),
             unsubscribe=self._unsubscribe,
+            reply_to=_reply_to(message),
+            invitation=invitation(message, organizer=self._sender, attendee=recipient),
         )
         conversation = _Conversation(self._sender.address, recipient, mail, self._pool.timeout)
         return await self._deliver(conversation) or Sent(message_id)
@@ -154,6 +165,30 @@ class _Conversation:
             connection.close()
 
 
+def invitation(message: EmailMessage, *, organizer: Mailbox, attendee: str) -> Invitation | None:
+    """The calendar entry of a mail, if it has one."""
+    entry, letterhead = message.calendar, message.letterhead
+    if entry is None:
+        return None
+    calendar = ics(
+        entry,
+        organizer=organizer.address,
+        organizer_name=letterhead.name,
+        attendee=attendee,
+        location=", ".join(part for part in (letterhead.name, letterhead.address) if part),
+    )
+    return Invitation(entry.method, calendar)
+
+
+def _reply_to(message: EmailMessage) -> str | None:
+    """Without a valid address, replies go to MAIL_FROM: no reason not to send the mail."""
+    try:
+        address = ascii_domain(message.reply_to) if message.reply_to else None
+    except InvalidAddress:
+        return None
+    return address if address and address.isascii() else None
+
+
 def _not_connected(error: SMTPException) -> SendOutcome:
     """The server has received nothing of any mail yet."""
     if isinstance(error, SMTPResponseException):
@@ -167,7 +202,12 @@ def _not_connected(error: SMTPException) -> SendOutcome:
 async def open_email(settings: EmailSettings, timeout: float) -> AsyncIterator[EmailSender]:  # noqa: ASYNC109
     sender = parse_mailbox(settings.mail_from)
     ca_file = str(settings.smtp_ca_file) if settings.smtp_ca_file else None
-    server = SmtpServer.from_url(settings.smtp_url.get_secret_value(), ca_file=ca_file, timeout=timeout)
+    server = SmtpServer.from_url(
+        settings.smtp_url.get_secret_value(),
+        ca_file=ca_file,
+        timeout=timeout,
+        allow_cleartext_login=settings.allow_cleartext_credentials,
+    )
     pool = SmtpPool(server, hostname=sender.domain)
     try:
         yield EmailSender(pool, sender, settings.mail_unsubscribe_url or f"mailto:{sender.address}?subject=unsubscribe")

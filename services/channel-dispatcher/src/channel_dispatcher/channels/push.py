@@ -7,11 +7,18 @@ from typing import Annotated, Any
 from urllib.parse import quote
 
 import httpx
-from pydantic import AfterValidator, AnyHttpUrl, Field, FilePath
+from pydantic import AfterValidator, Field, FilePath, ValidationInfo
 
 from channel_dispatcher.channels.google_oauth import AccessTokens, ServiceAccount
 from channel_dispatcher.channels.http import HttpProvider, classify_response, open_http, read_object
-from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
+from channel_dispatcher.channels.spec import (
+    ChannelSettings,
+    ChannelSpec,
+    Concurrency,
+    PerSecond,
+    ProviderUrl,
+    check_encrypted,
+)
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.error_rules import ErrorClass, Rules
 from channel_dispatcher.limits import Limits
@@ -40,13 +47,17 @@ RULES = Rules(
 )
 
 
-def _check_account(path: Path) -> Path:
-    ServiceAccount.read(path)
+def _check_account(path: Path, info: ValidationInfo) -> Path:
+    account = ServiceAccount.read(path)
+    try:
+        check_encrypted(account.token_uri, info)
+    except ValueError as error:
+        raise ValueError(f"its token_uri {error}") from error
     return path
 
 
 class PushSettings(ChannelSettings):
-    fcm_api_url: AnyHttpUrl
+    fcm_api_url: ProviderUrl
     fcm_project: Annotated[str, Field(min_length=1)]
     fcm_credentials_file: Annotated[FilePath, AfterValidator(_check_account)]
     push_concurrency: Concurrency = 16

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from pydantic import AnyHttpUrl, SecretStr, TypeAdapter, field_validator
+from pydantic import AnyHttpUrl, SecretStr, TypeAdapter, ValidationInfo, field_validator
 
 from channel_dispatcher.channels.http import HttpProvider, classify_response, open_http
-from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
+from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond, check_encrypted
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.error_rules import ErrorClass, Rules
 from channel_dispatcher.limits import Limits
@@ -47,8 +47,9 @@ class SlackSettings(ChannelSettings):
 
     @field_validator("slack_webhook_url")
     @classmethod
-    def _check(cls, url: SecretStr) -> SecretStr:
+    def _check(cls, url: SecretStr, info: ValidationInfo) -> SecretStr:
         TypeAdapter(AnyHttpUrl).validate_python(url.get_secret_value())
+        check_encrypted(url.get_secret_value(), info)
         return url
 
     @property

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Annotated
 from urllib.parse import quote
 
-from pydantic import AnyHttpUrl, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from channel_dispatcher.channels.http import HttpProvider, classify_response, open_http, read_object
-from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond
+from channel_dispatcher.channels.spec import ChannelSettings, ChannelSpec, Concurrency, PerSecond, ProviderUrl
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.error_rules import ErrorClass, Rules
 from channel_dispatcher.limits import Limits
@@ -95,16 +95,17 @@ RULES = Rules(
 
 
 class SmsSettings(ChannelSettings):
-    sms_api_url: AnyHttpUrl
+    sms_api_url: ProviderUrl
     sms_account: Annotated[str, Field(min_length=1)]
     sms_token: SecretStr
     sms_from: Annotated[str, Field(min_length=1)]
     sms_concurrency: Concurrency = 16
     sms_per_second: PerSecond | None = None
+    sms_per_day: Annotated[int, Field(ge=0)] = 50_000
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.sms_concurrency, self.sms_per_second)
+        return Limits(self.sms_concurrency, self.sms_per_second, self.sms_per_day)
 
 
 class SmsSender:

@@ -4,17 +4,34 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, AnyHttpUrl, Field, ValidationInfo
 
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.outcome import SendOutcome
 from tablebell.people import Channel
-from tablebell.settings import FrozenSettings
+from tablebell.settings import FrozenSettings, is_loopback
 
 Concurrency = Annotated[int, Field(ge=1, le=1000)]
 PerSecond = Annotated[float, Field(gt=0, le=100_000)]
+
+
+def check_encrypted(url: str, info: ValidationInfo) -> None:
+    """For validators of a provider's URL, to which credentials are sent."""
+    parts = urlsplit(url)
+    allowed = info.data.get("allow_cleartext_credentials", False)
+    if parts.scheme != "https" and not is_loopback(parts.hostname or "") and not allowed:
+        raise ValueError("should be https://, unless ALLOW_CLEARTEXT_CREDENTIALS is true: credentials are sent there")
+
+
+def _check_provider_url(url: AnyHttpUrl, info: ValidationInfo) -> AnyHttpUrl:
+    check_encrypted(str(url), info)
+    return url
+
+
+ProviderUrl = Annotated[AnyHttpUrl, AfterValidator(_check_provider_url)]
 
 
 class Sender(Protocol):
@@ -25,6 +42,9 @@ class Sender(Protocol):
 
 class ChannelSettings(FrozenSettings):
     """A channel's own variables. The service does not start if one is missing, unless the channel is disabled."""
+
+    allow_cleartext_credentials: bool = False
+    """Send logins and tokens without encryption to hosts other than this one: for a sandbox on a network of its own."""
 
     @property
     def limits(self) -> Limits:

@@ -140,6 +140,42 @@ WITH leased AS (
 INSERT INTO channel_send_attempt (channel_send_id, channel_type, attempt)
 SELECT id, channel_type, attempt_count FROM leased
 
+-- name: lock_sms
+-- Claims under a limit per day take turns, so that each counts the claims of the others. The lock ends with the transaction.
+SELECT pg_advisory_xact_lock(46, 0)
+
+-- name: count_sms
+-- The SMS that the provider accepted in the last 24 hours, and those in flight.
+SELECT (SELECT count(*)
+          FROM notification_channel_send
+         WHERE channel_type = 'SMS' AND is_sent AND sent_at > now() - interval '24 hours')
+     + (SELECT count(*)
+          FROM notification_channel_send
+         WHERE channel_type = 'SMS' AND lease_until > now())
+
+-- name: postpone_sms
+-- Due rows while the limit per day is reached. A row that would be due after its not_after is finished as EXPIRED.
+-- $1 pause · $2 reason · $3 limit
+UPDATE notification_channel_send
+   SET is_sent = CASE WHEN now() + $1::interval > not_after THEN false END,
+       outcome = CASE WHEN now() + $1::interval > not_after THEN 'EXPIRED' END,
+       last_error = CASE WHEN now() + $1::interval > not_after THEN concat_ws('; ', $2::text, 'too late to be sent')
+                         ELSE $2::text END,
+       first_due_at = coalesce(first_due_at, next_attempt_at),
+       next_attempt_at = now() + $1::interval,
+       updated_at = now()
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM notification_channel_send
+            WHERE is_sent IS NULL
+              AND channel_type = 'SMS'
+              AND next_attempt_at <= now()
+              AND lease_until IS NULL
+            ORDER BY next_attempt_at, id
+            LIMIT $3
+              FOR UPDATE SKIP LOCKED))
+RETURNING coalesce(outcome, 'POSTPONED') AS outcome
+
 -- name: extend_if_leased
 -- $1 ids · $2 lease tokens · $3 lease
 UPDATE notification_channel_send AS s

@@ -133,8 +133,8 @@ SELECT event_notification_id, user_type, user_id
 -- The advisory lock orders expansions and the deactivation of a person, which takes it exclusively: an expansion either
 -- finishes before its sends are withdrawn, or reads that the person is inactive. Expansions share it.
 -- $1 notification ids · $2 their user types
-SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers, shared_read,
-       is_read, read_by_user_id, created_at
+SELECT id, event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers,
+       shared_read, is_read, read_by_user_id, created_at
   FROM event_notification
  WHERE (SELECT pg_advisory_xact_lock_shared(45, 0)) IS NOT NULL
    AND id = ANY (ARRAY(  -- an array keeps the planner from choosing a join
@@ -145,16 +145,29 @@ SELECT id, event_type, audience, reservation_id, restaurant_id, aggregate_versio
    FOR SHARE
 
 -- name: find_resolutions
--- The first action on each event notification, whether its reservation has a later version, and the next event with a
--- notification for the same audience.
+-- The first action on each event notification, whether its reservation has a later version, the next event with a
+-- notification for the same audience, whether an earlier version was accepted, and which notification carries the event's
+-- message to each shared address.
 -- $1 event_notification ids
-SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, action.created_at AS acted_at,
+SELECT event.id, action.action_type, action.actor_type, action.actor_id, actor.name AS actor_name,
+       action.created_at AS acted_at, action.outcome,
        reservation.version > event.aggregate_version AS has_later_version, reservation.version,
-       next.event_type AS next_event_type, next.aggregate_version AS next_version
+       next.event_type AS next_event_type, next.aggregate_version AS next_version,
+       -- Not EXISTS: it may be planned as a hash of the whole history.
+       (SELECT true
+          FROM event_notification AS earlier
+         WHERE earlier.reservation_id = event.reservation_id
+           AND earlier.aggregate_version < event.aggregate_version
+           AND earlier.audience = event.audience
+           AND earlier.event_type = 'RESERVATION_ACCEPTED'
+         LIMIT 1) AS was_accepted,
+       (SELECT jsonb_object_agg(carrier.recipient, carrier.notification_id)
+          FROM notification_channel_send AS carrier
+         WHERE carrier.shared_event_id = event.event_id) AS carriers
   FROM event_notification AS event
   LEFT JOIN reservation ON reservation.id = event.reservation_id
   LEFT JOIN LATERAL (
-      SELECT action_type, actor_type, actor_id, created_at
+      SELECT action_type, actor_type, actor_id, created_at, outcome
         FROM notification_action
        WHERE notification_action.reservation_id = event.reservation_id
          AND reservation_version = event.aggregate_version
@@ -173,6 +186,10 @@ SELECT event.id, action.action_type, action.actor_id, actor.name AS actor_name, 
   ) AS next ON true
  WHERE event.id = ANY ($1::bigint[])
 
+-- name: find_restaurants
+-- What the messages to guests show of the restaurants. $1 restaurant ids
+SELECT id, address, phone, sender_name, reply_to FROM restaurant WHERE id = ANY ($1::bigint[])
+
 -- name: find_recipients
 -- The recipients of a batch of L1: notification, addresses and preferences.
 -- $1 notification ids · $2 their user types
@@ -189,19 +206,44 @@ SELECT own.id, own.event_notification_id, own.user_type, own.user_id, own.title,
   JOIN person USING (user_type, user_id)
   LEFT JOIN notification_preference AS preference USING (user_type, user_id)
 
+-- name: lock_recipients
+-- Expanders that plan messages to the same recipient take turns, so that each counts the messages of the others. The locks
+-- end with the transaction; they are taken in one order, so that two expanders cannot wait for each other.
+-- $1 channels with recipients
+SELECT pg_advisory_xact_lock(45, key)
+  FROM (SELECT DISTINCT hashtext(recipient) AS key FROM unnest($1::text[]) AS recipient ORDER BY key) AS sorted
+
+-- name: find_due_times
+-- The due times of the last hour and later, the latest first, of messages that are sent or open. The first ones are left
+-- out: the limit cannot hit them. A statement of its own: it must see what was committed before the locks were taken.
+-- $1 channels · $2 recipients · $3 their limits · $4 their numbers of new messages
+SELECT ARRAY(SELECT s.next_attempt_at
+               FROM notification_channel_send AS s
+              WHERE s.channel_type = asked.channel_type
+                AND s.recipient = asked.recipient
+                AND s.is_sent IS NOT FALSE
+                AND s.next_attempt_at > now() - interval '1 hour'
+              ORDER BY s.next_attempt_at DESC
+             OFFSET greatest(asked.most - asked.messages, 0)
+              LIMIT least(asked.most, asked.messages)) AS times,
+       clock_timestamp() AS now
+  FROM unnest($1::text[], $2::text[], $3::integer[], $4::integer[])
+       WITH ORDINALITY AS asked (channel_type, recipient, most, messages, number)
+ ORDER BY asked.number
+
 -- name: append_channel_sends
 -- L2 of a batch. Rows of an earlier expansion stay unchanged: they may have been sent already.
 -- $1 the rows, as a JSON array of objects
 INSERT INTO notification_channel_send (notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id,
-                                       aggregate_version, recipient, message, headers, is_sent, outcome, last_error,
-                                       withdrawn_because, next_attempt_at, not_after)
+                                       aggregate_version, recipient, shared_event_id, message, headers, is_sent, outcome,
+                                       last_error, withdrawn_because, next_attempt_at, not_after)
 SELECT notification_id, channel_type, user_type, user_id, restaurant_id, reservation_id, aggregate_version, recipient,
-       message, headers, is_sent, outcome, last_error, CASE outcome WHEN 'WITHDRAWN' THEN last_error END,
+       shared_event_id, message, headers, is_sent, outcome, last_error, CASE outcome WHEN 'WITHDRAWN' THEN last_error END,
        coalesce(next_attempt_at, clock_timestamp()), not_after
   FROM jsonb_to_recordset($1) AS row (
            notification_id bigint, channel_type text, user_type text, user_id bigint, restaurant_id bigint,
-           reservation_id bigint, aggregate_version integer, recipient text, message jsonb, headers jsonb,
-           is_sent boolean, outcome text, last_error text, next_attempt_at timestamptz, not_after timestamptz)
+           reservation_id bigint, aggregate_version integer, recipient text, shared_event_id uuid, message jsonb,
+           headers jsonb, is_sent boolean, outcome text, last_error text, next_attempt_at timestamptz, not_after timestamptz)
 ON CONFLICT (notification_id, channel_type) DO NOTHING
 RETURNING channel_type, coalesce(outcome, 'OPEN') AS outcome
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends
 
-from reservation_api.auth import Auth, unknown_user
+from reservation_api.access import unknown_user
+from reservation_api.auth import Auth
 from reservation_api.management import store
 from reservation_api.management.fields import Role
 from reservation_api.problem import Problem, ProblemType

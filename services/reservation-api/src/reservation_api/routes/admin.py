@@ -6,14 +6,15 @@ from fastapi import APIRouter, Depends, Query
 from pydantic import AfterValidator
 
 from reservation_api.address_admin import AddressAdmin, AddressSelection, ClearedAddresses, UndeliverableAddress
-from reservation_api.management.members import Member, Members
+from reservation_api.auth import Auth
 from reservation_api.outbox_admin import DeadRow, Intervention, OutboxAdmin, OutboxCounts, Selection
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
 from reservation_api.reservation_history import ReservationHistory, Trace
 from reservation_api.schemas import PathId, printable
 from tablebell.outbox import Level
-from tablebell.people import Channel
+from tablebell.people import Channel, UserType
+from tablebell.tokens import Identity
 
 ErrorPart = Annotated[
     str | None,
@@ -29,20 +30,17 @@ ReasonPart = Annotated[
 ]
 
 
-def admin_routes(
-    members: Members, outbox: OutboxAdmin, addresses: AddressAdmin, history: ReservationHistory
-) -> APIRouter:
+def admin_routes(auth: Auth, outbox: OutboxAdmin, addresses: AddressAdmin, history: ReservationHistory) -> APIRouter:
     router = APIRouter(prefix="/admin", tags=["Operators"])
-    reader = Annotated[Member, Depends(members.admin_reader())]
-    admin = Annotated[Member, Depends(members.admin())]
+    admin = Annotated[Identity, Depends(auth.only(UserType.ADMIN_USER))]
 
     @router.get("/outbox", summary="Count rows by level and status, with the age of the oldest", responses=problems())
-    async def counts(_: reader) -> OutboxCounts:
+    async def counts(_: admin) -> OutboxCounts:
         return await outbox.counts()
 
     @router.get("/outbox/dead", summary="List dead rows", responses=problems())
     async def dead(
-        _: reader,
+        _: admin,
         level: Level | None = None,
         error_contains: ErrorPart = None,
         cursor: Cursor = None,
@@ -51,20 +49,20 @@ def admin_routes(
         return await outbox.dead(level, error_contains, cursor, limit)
 
     @router.post("/outbox/requeue", summary="Requeue dead rows", responses=problems(400, 409, 413, 415))
-    async def requeue(member: admin, body: Selection) -> Intervention:
+    async def requeue(identity: admin, body: Selection) -> Intervention:
         """The rows get all their attempts again. `dryRun` lists the rows without changing them.
 
         Outdated rows are not sent. They are closed and listed in `notRequeued` with the reason.
         """
-        return await outbox.intervene(member.identity, "requeue", body)
+        return await outbox.intervene(identity, "requeue", body)
 
     @router.post("/outbox/discard", summary="Discard dead rows", responses=problems(400, 413, 415))
-    async def discard(member: admin, body: Selection) -> Intervention:
-        return await outbox.intervene(member.identity, "discard", body)
+    async def discard(identity: admin, body: Selection) -> Intervention:
+        return await outbox.intervene(identity, "discard", body)
 
     @router.get("/undeliverable-addresses", summary="List undeliverable addresses", responses=problems())
     async def undeliverable(
-        _: reader,
+        _: admin,
         channel: Channel | None = None,
         reason_contains: ReasonPart = None,
         cursor: Cursor = None,
@@ -76,13 +74,13 @@ def admin_routes(
     @router.post(
         "/undeliverable-addresses/clear", summary="Clear undeliverable addresses", responses=problems(400, 413, 415)
     )
-    async def clear(member: admin, body: AddressSelection) -> ClearedAddresses:
+    async def clear(identity: admin, body: AddressSelection) -> ClearedAddresses:
         """The next notifications are sent there again. `dryRun` lists the addresses without changing them."""
-        return await addresses.clear(member.identity, body)
+        return await addresses.clear(identity, body)
 
     @router.get("/reservation/{reservation_id}/trace", summary="Trace a reservation", responses=problems(404))
-    async def trace(member: reader, reservation_id: PathId) -> Trace:
+    async def trace(identity: admin, reservation_id: PathId) -> Trace:
         """Every event with its notifications, channels and attempts. The access is recorded."""
-        return await history.trace(member.identity, reservation_id)
+        return await history.trace(identity, reservation_id)
 
     return router

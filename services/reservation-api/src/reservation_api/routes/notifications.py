@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from reservation_api.auth import Auth
-from reservation_api.inbox import Inbox, ReadAll, UnreadCount
+from reservation_api.inbox import Counts, Inbox, ReadAll, Selection
 from reservation_api.notification_actions import NotificationActions, Response
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
@@ -24,14 +24,17 @@ def notification_routes(auth: Auth, inbox: Inbox, actions: NotificationActions) 
         identity: anyone,
         *,
         unread: Annotated[bool, Query(description="Only unread notifications.")] = False,
+        is_open: Annotated[bool, Query(alias="open", description="Only those that wait for your answer.")] = False,
         cursor: Cursor = None,
         limit: Limit = 20,
     ) -> Page[NotificationView]:
-        return await inbox.page(identity, unread=unread, cursor=cursor, limit=limit)
+        """With `open`, `unread` is ignored: a request stays open after it was read, until somebody answers it."""
+        selection = Selection.OPEN if is_open else Selection.UNREAD if unread else Selection.ALL
+        return await inbox.page(identity, selection, cursor, limit)
 
-    @router.get("/unread-count", summary="Count your unread notifications", responses=problems())
-    async def count_unread(identity: anyone) -> UnreadCount:
-        return UnreadCount(unread=await inbox.count_unread(identity))
+    @router.get("/unread-count", summary="Count your unread and your open notifications", responses=problems())
+    async def count(identity: anyone) -> Counts:
+        return await inbox.count(identity)
 
     @router.post("/read-all", summary="Mark all notifications as read", responses=problems(400, 413, 415))
     async def read_all(identity: anyone) -> ReadAll:
@@ -51,9 +54,10 @@ def notification_routes(auth: Auth, inbox: Inbox, actions: NotificationActions) 
         """`actions` of the notification lists the possible actions.
 
         On a shared notification, exactly one request succeeds; later ones get 409 with the actor, action and time
-        (`handledBy`). `CONFIRMED`, `REJECTED` and `POSTPONED` decide on the reservation; `DISMISSED` and `CUSTOM` only
-        resolve the notification for all recipients. A customer, or their agency, answers a proposed time with
-        `CONFIRMED`, which accepts it, or `REJECTED`, which cancels the reservation.
+        (`handledBy`). `CONFIRMED`, `REJECTED` and `POSTPONED` decide on the reservation; `CUSTOM` only resolves the
+        notification for all recipients. `DISMISSED` hides it for you; for the others it stays open. A customer,
+        or their agency, answers a proposed time with `CONFIRMED`, which accepts it, or `REJECTED`, which cancels the
+        reservation.
         """
         return await actions.respond(identity, notification_id, body)
 

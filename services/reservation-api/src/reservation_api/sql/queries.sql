@@ -15,6 +15,57 @@ SELECT name, restaurant_id
   FROM person
  WHERE user_type = $1 AND user_id = $2
 
+-- name: find_access
+-- $1 user type · $2 user id
+SELECT person.active, person.role,
+       (SELECT extract(epoch FROM max(issued_before))::float8
+          FROM revocation
+         WHERE user_type = $1 AND user_id = $2 AND token_id IS NULL) AS revoked_before,
+       ARRAY(SELECT token_id
+               FROM revocation
+              WHERE user_type = $1 AND user_id = $2 AND token_id IS NOT NULL) AS revoked_tokens
+  FROM person
+ WHERE person.user_type = $1 AND person.user_id = $2
+
+-- name: list_people_without_access
+-- Those of the given people who do not exist or are inactive.
+-- $1 user types · $2 user ids
+SELECT asked.user_type, asked.user_id
+  FROM unnest($1::text[], $2::bigint[]) AS asked (user_type, user_id)
+  LEFT JOIN person ON person.user_type = asked.user_type AND person.user_id = asked.user_id
+ WHERE person.active IS NOT TRUE
+
+-- name: append_revocation
+-- $1 user type · $2 user id · $3 token id, or NULL for all tokens that the person has now
+INSERT INTO revocation (user_type, user_id, token_id)
+VALUES ($1, $2, $3)
+
+-- name: list_revocations
+SELECT user_type, user_id, token_id, extract(epoch FROM issued_before)::float8 AS issued_before
+  FROM revocation
+ WHERE expires_at > now()
+ ORDER BY id
+
+-- name: purge_revocations
+-- $1 limit
+DELETE FROM revocation
+ WHERE id IN (SELECT id FROM revocation WHERE expires_at <= now() ORDER BY expires_at LIMIT $1)
+
+-- name: set_person_active
+-- A trigger appends the revocation when a person is deactivated. Returns whether the person exists.
+-- $1 user type · $2 user id · $3 active
+WITH a_customer AS (
+    UPDATE customer SET active = $3, updated_at = now() WHERE $1 = 'CUSTOMER' AND id = $2 RETURNING id
+), a_restaurant_user AS (
+    UPDATE restaurant_users SET active = $3, updated_at = now() WHERE $1 = 'RESTAURANT_USER' AND id = $2 RETURNING id
+), an_admin AS (
+    UPDATE admin_users SET active = $3, updated_at = now() WHERE $1 = 'ADMIN_USER' AND id = $2 RETURNING id
+), an_agency_user AS (
+    UPDATE agency_users SET active = $3, updated_at = now() WHERE $1 = 'AGENCY_USER' AND id = $2 RETURNING id
+)
+SELECT EXISTS (SELECT FROM a_customer UNION ALL SELECT FROM a_restaurant_user UNION ALL SELECT FROM an_admin
+               UNION ALL SELECT FROM an_agency_user)
+
 -- name: ask_reservation
 -- Inserts the reservation and its event in one statement: atomic, in one round trip. event_factory builds the event;
 -- this statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the
@@ -203,11 +254,11 @@ SELECT EXISTS (SELECT
 -- name: append_action
 -- Requires the reservation's lock. $1 event notification or NULL · $2 notification or NULL · $3 reservation ·
 -- $4 its version, $5 the resulting version or NULL · $6 actor's type · $7 actor's id · $8 action ·
--- $9 whether it counts as a decision
+-- $9 the outcome or NULL · $10 whether it counts as a decision
 INSERT INTO notification_action (event_notification_id, notification_id, reservation_id, reservation_version,
-                                 resulting_version, actor_type, actor_id, action_type, first_to_act)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8,
-        $9 AND NOT EXISTS (SELECT FROM notification_action
+                                 resulting_version, actor_type, actor_id, action_type, outcome, first_to_act)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9,
+        $10 AND NOT EXISTS (SELECT FROM notification_action
                             WHERE reservation_id = $3 AND reservation_version = $4 AND first_to_act))
 RETURNING created_at
 
@@ -227,11 +278,23 @@ SELECT *
  ORDER BY id DESC
  LIMIT $4
 
--- name: count_unread_notifications
--- $1 user type · $2 user id
-SELECT count(*)
-  FROM own_notification
- WHERE user_type = $1 AND user_id = $2 AND NOT is_read
+-- name: list_open_notifications
+-- The array is computed first: the planner would rather search the whole inbox for the few open ones.
+-- $1 user type · $2 user id · $3 before this id · $4 limit
+SELECT *
+  FROM inbox
+ WHERE user_type = $1 AND user_id = $2
+   AND id = ANY (ARRAY(SELECT id
+                         FROM open_notification
+                        WHERE user_type = $1 AND user_id = $2 AND id < $3
+                        ORDER BY id DESC
+                        LIMIT $4))
+ ORDER BY id DESC
+
+-- name: count_notifications
+-- The unread and the open notifications. $1 user type · $2 user id
+SELECT (SELECT count(*) FROM own_notification WHERE user_type = $1 AND user_id = $2 AND NOT is_read) AS unread,
+       (SELECT count(*) FROM open_notification WHERE user_type = $1 AND user_id = $2) AS open
 
 -- name: lock_unread_notifications
 -- One or all unread notifications. Locked in order of id, so that two readers of shared notifications cannot deadlock.

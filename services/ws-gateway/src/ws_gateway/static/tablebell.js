@@ -14,22 +14,29 @@
  *
  * items   the notifications as in GET /notifications, newest first, without duplicates
  * unread  the number of unread notifications in the whole inbox, loaded or not
+ * open    the notifications that wait for an answer, newest first, however old they are
+ * openCount  their number; more than open.length only if there are more than 1,000
+ * loaded  whether the inbox has been read at least once
+ * problem null, or the error of the last reading of the inbox; the reading is repeated until it succeeds
  * state   "connecting" | "live" | "delayed" (connected, but the gateway receives no frames) | "offline"
  *         | "signed-out"
  *
  * more()            load the next older page; resolves to true if there are more
  * read(id)          mark one as read          readAll()   mark all as read
- * act(id, action)   {actionType, proposedTime?}; rejects with an ApiError. If a colleague was faster, its `status` is
+ * find(id)          one notification, or undefined
+ * retry()           read the inbox now, instead of at the end of the pause after an error
+ * request(method, path, body?)   call the API with the user's token; rejects with an ApiError
+ * act(id, action)   {actionType, proposedTime?}; DISMISSED hides it for this user alone; rejects with an ApiError. If a colleague was faster, its `status` is
  *                   409, `problem.handledBy` names them, and the inbox already shows it
  * stop()            close the connection
  *
  * Guarantee: after every interruption (sleep, no network, a gateway restart, a new token), and every 5 minutes, the inbox
  * is read again, and the frames that arrived meanwhile are merged into it. Merging is independent of order and of
- * duplicates: a notification that is read or handled never becomes unread or open again.
+ * duplicates: a notification that is read, hidden or handled never becomes unread, visible or open again.
  */
 
 const PAGE = 50;
-const MOST_PAGES = 20; // that one reading of the inbox takes
+const MOST_PAGES = 20; // per read of the inbox
 const PING_EVERY = 25_000;
 const PONG_WITHIN = 10_000;
 const WAKE_PONG_WITHIN = 3_000;
@@ -53,6 +60,9 @@ export class ApiError extends Error {
     this.problem = problem;
   }
 }
+
+const isOpen = (item) => item.actions.length > 0 && !item.hidden;
+const hide = (item) => ({ ...item, hidden: true, actions: item.actions.filter((action) => action !== "DISMISSED") });
 
 /** A WebSocket that reconnects. It calls its owner: onReady(first), onFrame(frame), onState(state). */
 class LiveSocket {
@@ -227,8 +237,11 @@ export class Inbox extends EventTarget {
   #items = new Map();
   #sorted = [];
   #cursor = null;
+  #floor = 0; // the list is without gaps down to this id; open notifications may be older
   #beyond = 0; // unread notifications that are not loaded
-  #loaded = false;
+  #openBeyond = 0; // open notifications that are not loaded
+  #moreOpen = false;
+  #skipPause = null;
   #confirmed = 0; // newest id of the last full read: the list has no gap up to here
   #early = new Map(); // eventNotificationId → changes that arrived before the notification
   #during = null; // frames received while the inbox is being read
@@ -243,6 +256,8 @@ export class Inbox extends EventTarget {
 
   state = "connecting";
   user = null;
+  loaded = false;
+  problem = null;
 
   constructor({ socketUrl, apiUrl, token }) {
     super();
@@ -260,10 +275,23 @@ export class Inbox extends EventTarget {
     return this.#sorted;
   }
 
+  /** A notification by its id, also if it is open and older than `items`. */
+  find(id) {
+    return this.#items.get(id);
+  }
+
   get unread() {
     let count = this.#beyond;
     for (const item of this.#items.values()) if (!item.isRead) count += 1;
     return count;
+  }
+
+  get open() {
+    return [...this.#items.values()].filter(isOpen).sort((one, other) => other.id - one.id);
+  }
+
+  get openCount() {
+    return this.open.length + this.#openBeyond;
   }
 
   get hasMore() {
@@ -275,7 +303,7 @@ export class Inbox extends EventTarget {
   }
 
   start() {
-    // A frame may be lost without a trace: the badge alone does not show it, since it counts what is not loaded too.
+    // A lost frame is not noticed otherwise: the badge also counts notifications that are not loaded.
     this.#audit = setInterval(() => this.#isConnected && this.#catchUp(), AUDIT_EVERY);
     this.#live.start();
   }
@@ -294,30 +322,38 @@ export class Inbox extends EventTarget {
     if (this.#cursor === null) return false;
     const page = await this.#page(this.#cursor);
     this.#cursor = page.nextCursor ?? null;
+    this.#floor = this.#cursor === null ? 0 : page.items.at(-1).id;
     for (const item of page.items) this.#merge(item);
     await this.#recount();
     this.#changed();
     return this.hasMore;
   }
 
+  retry() {
+    this.#skipPause?.();
+    this.#live.wake();
+    if (this.#isConnected) this.#catchUp();
+  }
+
   async read(id) {
     const item = this.#items.get(id);
     if (!item || item.isRead) return;
-    this.#merge(await this.#ask("POST", `/notifications/${id}/read`));
+    this.#merge(await this.request("POST", `/notifications/${id}/read`));
     this.#tell({ type: "read", notificationIds: [id], eventNotificationId: item.shared ? item.eventNotificationId : null });
   }
 
   async readAll() {
     const newest = this.#sorted[0]?.id;
-    await this.#ask("POST", "/notifications/read-all");
+    await this.request("POST", "/notifications/read-all");
     if (newest !== undefined) this.#tell({ type: "read", upToId: newest });
   }
 
   async act(id, action) {
     const item = this.#items.get(id);
     try {
-      const view = await this.#ask("POST", `/notifications/${id}/actions`, action);
+      const view = await this.request("POST", `/notifications/${id}/actions`, action);
       this.#merge(view);
+      if (view.hidden) this.#tell({ type: "dismissed", notificationId: view.id });
       if (view.resolution) this.#tell({ type: "resolved", eventNotificationId: view.eventNotificationId, ...view.resolution });
       this.#changed();
     } catch (error) {
@@ -361,14 +397,18 @@ export class Inbox extends EventTarget {
   #apply(frame) {
     if (frame.type === "notification") {
       const { type, ...item } = frame;
-      const oldest = this.#sorted.at(-1)?.id;
-      if (this.hasMore && oldest !== undefined && item.id < oldest) return this.#recount(), false;
+      if (item.id < this.#floor && !isOpen(item)) return this.#recount(), false;
       this.#merge(item);
       return true;
     }
     if (frame.type === "resolved") {
-      const { action, actorId, actorName, at } = frame;
-      return this.#say(frame.eventNotificationId, { resolution: { action, actorId, actorName, at }, actions: [] });
+      const { type, eventNotificationId, ...resolution } = frame;
+      return this.#say(eventNotificationId, { resolution, actions: [] });
+    }
+    if (frame.type === "dismissed") {
+      const item = this.#items.get(frame.notificationId);
+      if (item) this.#items.set(item.id, hide(item));
+      return item !== undefined;
     }
     if (frame.type === "read") return this.#markRead(frame);
     return false;
@@ -411,7 +451,7 @@ export class Inbox extends EventTarget {
     merged.readByUserId ??= known?.readByUserId ?? null;
     merged.resolution ??= known?.resolution ?? null;
     if (merged.resolution) merged.actions = [];
-    this.#items.set(item.id, merged);
+    this.#items.set(item.id, known?.hidden ? hide(merged) : merged);
   }
 
   // Catching up
@@ -430,9 +470,13 @@ export class Inbox extends EventTarget {
           await this.#readInbox();
           failures = 0;
         } catch (error) {
+          this.#setProblem(error);
           if (error.status === 401 || generation !== this.#generation || this.state === "signed-out") break;
           const pause = Math.min(LONGEST_PAUSE, 500 * 2 ** failures++) * (0.5 + Math.random() / 2);
-          await new Promise((resolve) => this.#later(pause, resolve));
+          await new Promise((resolve) => {
+            this.#skipPause = resolve;
+            this.#later(pause, resolve);
+          });
           this.#again = this.#isConnected;
         }
       } while (this.#again && generation === this.#generation);
@@ -440,15 +484,15 @@ export class Inbox extends EventTarget {
   }
 
   /**
-   * Read the newest pages of the inbox: as much as was loaded, but MOST_PAGES at most. What arrives meanwhile is merged
-   * into what was read. Older items that were loaded stay if the reading has reached what the reading before it had
-   * confirmed. Otherwise there may be a gap: the list ends where the reading ended, and `more` goes on from there.
+   * Read the newest pages of the inbox: as many as were loaded, up to MOST_PAGES. Frames that arrive meanwhile are merged
+   * into the result. Older loaded items stay if this read reached the ids that the previous read had confirmed.
+   * Otherwise there may be a gap: the list ends where this read ended, and `more` continues from there.
    */
   async #readInbox() {
     this.#during = [];
     try {
-      const oldest = this.#loaded ? this.#sorted.at(-1)?.id ?? 0 : Infinity;
-      const everything = this.#loaded && !this.hasMore;
+      const oldest = this.loaded ? this.#sorted.at(-1)?.id ?? 0 : Infinity;
+      const everything = this.loaded && !this.hasMore;
       const isCovered = () => cursor === null || (!everything && fresh.at(-1).id <= oldest);
       const fresh = [];
       let cursor = null;
@@ -459,20 +503,28 @@ export class Inbox extends EventTarget {
         cursor = page.nextCursor ?? null;
         pages += 1;
       } while (!isCovered() && pages < MOST_PAGES);
+      const open = await this.#readOpen();
       const known = this.#items;
       this.#items = new Map();
       // A notification that is read or handled here stays so: the response may be older.
-      for (const item of fresh) {
+      for (const item of [...fresh, ...open]) {
         if (known.has(item.id)) this.#items.set(item.id, known.get(item.id));
         this.#merge(item);
       }
       if (!isCovered() && fresh.at(-1).id <= this.#confirmed) {
-        for (const item of known.values()) if (item.id < fresh.at(-1).id) this.#items.set(item.id, item);
+        const isStillOpen = new Set(open.map((item) => item.id));
+        for (const item of known.values()) {
+          if (item.id >= fresh.at(-1).id || item.id < this.#floor || isStillOpen.has(item.id)) continue;
+          this.#items.set(item.id, { ...item, actions: [] });
+        }
         cursor = this.#cursor;
+      } else {
+        this.#floor = cursor === null ? 0 : fresh.at(-1).id;
       }
       this.#cursor = cursor;
       this.#confirmed = fresh[0]?.id ?? 0;
-      this.#loaded = true;
+      this.loaded = true;
+      this.problem = null;
       this.#sort();
       for (const frame of this.#during) this.#apply(frame);
     } finally {
@@ -482,17 +534,32 @@ export class Inbox extends EventTarget {
     this.#changed();
   }
 
-  /** The badge counts the whole inbox: the API knows it, and what is loaded is known better here. */
+  async #readOpen() {
+    const open = [];
+    let cursor = null;
+    let pages = 0;
+    do {
+      const page = await this.#page(cursor, "&open=true");
+      open.push(...page.items);
+      cursor = page.nextCursor ?? null;
+      pages += 1;
+    } while (cursor !== null && pages < MOST_PAGES);
+    this.#moreOpen = cursor !== null;
+    return open;
+  }
+
+  /** The badge counts the whole inbox: the API counts the part that is not loaded, the client counts the loaded part. */
   async #recount() {
-    if (this.#counting || !this.#loaded) return;
+    if (this.#counting || !this.loaded) return;
     this.#counting = true;
     try {
       for (let attempt = 0; attempt < 3; attempt += 1) {
         const changes = this.#changes;
-        const { unread } = await this.#ask("GET", "/notifications/unread-count");
-        if (changes !== this.#changes) continue; // something arrived while we asked
+        const { unread, open } = await this.request("GET", "/notifications/unread-count");
+        if (changes !== this.#changes) continue; // a change arrived during the request
         const here = this.unread - this.#beyond;
         this.#beyond = this.hasMore ? Math.max(0, unread - here) : 0;
+        this.#openBeyond = this.#moreOpen ? Math.max(0, open - this.open.length) : 0;
         this.#changed();
         return;
       }
@@ -504,11 +571,12 @@ export class Inbox extends EventTarget {
     }
   }
 
-  #page(cursor) {
-    return this.#ask("GET", `/notifications?limit=${PAGE}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+  #page(cursor, selection = "") {
+    const from = cursor ? `&cursor=${encodeURIComponent(cursor)}` : "";
+    return this.request("GET", `/notifications?limit=${PAGE}${selection}${from}`);
   }
 
-  async #ask(method, path, body) {
+  async request(method, path, body) {
     for (let refused = false; ; refused = true) {
       const token = await this.#token({ refused });
       const headers = { Authorization: `Bearer ${token}` };
@@ -526,7 +594,8 @@ export class Inbox extends EventTarget {
   }
 
   #sort() {
-    this.#sorted = [...this.#items.values()].sort((one, other) => other.id - one.id);
+    const listed = [...this.#items.values()].filter((item) => item.id >= this.#floor);
+    this.#sorted = listed.sort((one, other) => other.id - one.id);
   }
 
   #changed() {
@@ -535,9 +604,15 @@ export class Inbox extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
+  #setProblem(error) {
+    this.problem = error;
+    this.dispatchEvent(new Event("change"));
+  }
+
   #setState(state) {
     if (state === this.state) return;
     this.state = state;
+    if (state === "offline" && !this.loaded) this.#setProblem(new Error("no connection"));
     this.dispatchEvent(new Event("state"));
   }
 }

@@ -91,10 +91,12 @@ SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
 
 -- name: event_people
 -- Every recipient of an event has a notification. People added after the event are not expected to have one. A scheduled
--- event counts only if the reservation still has the version that it was scheduled for.
--- $1 since · $2 until · $3 first event · $4 event types · $5 the audience that each notifies
+-- event counts only if the reservation still has the version that it was scheduled for. Some audiences are notified only if
+-- certain people caused the event.
+-- $1 since · $2 until · $3 first event · $4 event types · $5 the audience that each notifies · $6 the user types that must
+-- have caused it, separated by commas, or NULL
 WITH expected AS (
-    SELECT * FROM unnest($4::text[], $5::text[]) AS expected (event_type, audience)
+    SELECT * FROM unnest($4::text[], $5::text[], $6::text[]) AS expected (event_type, audience, only_by)
 ), event AS MATERIALIZED (
     SELECT e.id, e.event_id, expected.audience, e.created_at, (e.payload ->> 'restaurantId')::bigint AS restaurant_id,
            (e.payload ->> 'customerId')::bigint AS customer_id, (e.payload ->> 'agencyId')::bigint AS agency_id
@@ -103,6 +105,7 @@ WITH expected AS (
      WHERE e.id >= $3 AND e.created_at >= $1 AND e.status = 'PUBLISHED' AND e.published_at < $2
        AND (e.schedule_key IS NULL
             OR EXISTS (SELECT FROM reservation AS r WHERE r.id = e.aggregate_id AND r.version = e.aggregate_version))
+       AND (expected.only_by IS NULL OR e.payload #>> '{actor,userType}' = ANY (string_to_array(expected.only_by, ',')))
 ), recipient AS (
     SELECT event.*, 'RESTAURANT_USER' AS user_type, staff.id AS user_id
       FROM event JOIN restaurant_users AS staff USING (restaurant_id)
@@ -196,6 +199,28 @@ WITH taken AS (
 )
 SELECT count(*) AS checked, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wrong,
        (array_agg(format('send %s', id) ORDER BY id) FILTER (WHERE is_right IS NOT TRUE))[1:3] AS examples
+  FROM checked_row
+
+-- name: shared_addresses
+-- An event is sent once to an address that several people share (a Slack webhook): a message has the event's id, which is
+-- unique per address, and a row that was skipped because of another one has such a row.
+-- $1 since · $2 until · $3 first row of L2
+WITH checked_row AS (
+    SELECT s.id,
+           CASE WHEN s.outcome = 'SKIPPED' AND s.last_error LIKE 'sent once %'
+                THEN EXISTS (SELECT
+                               FROM notification_channel_send AS carrier
+                              WHERE carrier.shared_event_id = en.event_id AND carrier.recipient = s.recipient)
+                WHEN s.outcome IN ('SKIPPED', 'WITHDRAWN') THEN true
+                ELSE s.shared_event_id IS NOT DISTINCT FROM en.event_id
+           END AS is_right
+      FROM notification_channel_send AS s
+      JOIN notification AS n ON n.id = s.notification_id AND n.user_type = s.user_type
+      JOIN event_notification AS en ON en.id = n.event_notification_id
+     WHERE s.id >= $3 AND s.created_at >= $1 AND s.created_at < $2 AND s.channel_type = 'SLACK'
+)
+SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
+       (array_agg(format('send %s', id) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples
   FROM checked_row
 
 -- name: channel_order

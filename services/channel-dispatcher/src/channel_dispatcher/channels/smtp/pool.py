@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from aiosmtplib import SMTP, SMTPHeloError
+from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
 from channel_dispatcher.channels.smtp.pipelined import ConnectionLost, PipelinedSmtp
+from tablebell.settings import is_loopback
 
 # Servers close idle connections after minutes; using one that is about to close costs a second try.
 LONGEST_IDLE = 60.0
@@ -19,7 +20,10 @@ SCHEMES = ("smtp", "smtp+starttls", "smtps")
 
 @dataclass(frozen=True, slots=True)
 class SmtpServer:
-    """smtp:// uses STARTTLS if offered, smtp+starttls:// requires it, smtps:// is TLS from the start."""
+    """smtp:// uses STARTTLS if offered, smtp+starttls:// requires it, smtps:// is TLS from the start.
+
+    A login is sent only over TLS, unless the host is this machine or a setting allows it.
+    """
 
     host: str
     port: int
@@ -30,9 +34,11 @@ class SmtpServer:
     tls: ssl.SSLContext
     timeout: float
     """In seconds, for connecting and for a whole mail."""
+    allow_cleartext_login: bool
 
     @classmethod
-    def from_url(cls, url: str, *, ca_file: str | None, timeout: float) -> Self:
+    def from_url(cls, url: str, *, ca_file: str | None, timeout: float, allow_cleartext_login: bool = False) -> Self:
+        """A login to this machine needs no encryption."""
         parts = urlsplit(url)
         implicit = parts.scheme == "smtps"
         required = parts.scheme == "smtp+starttls"
@@ -45,7 +51,12 @@ class SmtpServer:
             starttls=False if implicit else (True if required else None),
             tls=ssl.create_default_context(cafile=ca_file),
             timeout=timeout,
+            allow_cleartext_login=allow_cleartext_login or is_loopback(parts.hostname or ""),
         )
+
+
+class LoginNotEncrypted(SMTPException):
+    """The server offers no STARTTLS, so the login would be readable on its way."""
 
 
 class SmtpPool:
@@ -66,13 +77,11 @@ class SmtpPool:
         return await self.connect(), False
 
     async def connect(self) -> PipelinedSmtp:
-        """Raises the exceptions of aiosmtplib."""
+        """Raises the exceptions of aiosmtplib, and LoginNotEncrypted."""
         server = self._server
         client = SMTP(
             hostname=server.host,
             port=server.port,
-            username=server.username,
-            password=server.password,
             use_tls=server.implicit_tls,
             start_tls=server.starttls,
             tls_context=server.tls,
@@ -80,12 +89,22 @@ class SmtpPool:
             local_hostname=self._hostname,
         )
         await client.connect()
-        if client.is_ehlo_or_helo_needed:
-            try:
-                await client.ehlo()
-            except SMTPHeloError:
-                await client.helo()
+        try:
+            if client.is_ehlo_or_helo_needed:
+                await _greet(client)
+            if server.username is not None:
+                await self._login(client, server.username, server.password or "")
+        except BaseException:
+            client.close()
+            raise
         return PipelinedSmtp(client)
+
+    async def _login(self, client: SMTP, username: str, password: str) -> None:
+        if client.get_transport_info("sslcontext") is None and not self._server.allow_cleartext_login:
+            raise LoginNotEncrypted(
+                "the server does not offer STARTTLS, and ALLOW_CLEARTEXT_CREDENTIALS is false: the login is not sent"
+            )
+        await client.login(username, password)
 
     def release(self, connection: PipelinedSmtp) -> None:
         if connection.is_open:
@@ -99,3 +118,10 @@ class SmtpPool:
                 async with asyncio.timeout(1.0):
                     await connection.quit()
             connection.close()
+
+
+async def _greet(client: SMTP) -> None:
+    try:
+        await client.ehlo()
+    except SMTPHeloError:
+        await client.helo()

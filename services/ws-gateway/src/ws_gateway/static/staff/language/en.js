@@ -1,0 +1,86 @@
+/** The texts of the staff page in English. */
+export default {
+  // Signing in.
+  signInTitle: "Reservations, the moment they arrive",
+  signInText: "Sign in with your access token to see and answer the requests of your restaurant.",
+  token: "Access token",
+  signIn: "Sign in",
+  signOut: "Sign out",
+  demo: "For the demo:",
+  signedOut: "You have been signed out. Please sign in again.",
+  MANAGER: "Manager",
+  STAFF: "Staff",
+  strangerTitle: "This page is for the staff of restaurants",
+  strangerText: "You are signed in as {name}, who does not work at a restaurant. Sign out and use another token.",
+
+  // The frame of the page.
+  pageTitle: "Requests",
+  skip: "Skip to the requests",
+  toAnswer: "To answer",
+  everything: "Everything",
+  views: "What to show",
+  requestList: "Requests to answer, the earliest visit first",
+  eventList: "Everything that happened, the newest first",
+  connecting: "Connecting…",
+  live: "Live",
+  delayed: "Delayed",
+  offline: "Offline",
+  soundOn: "Sound on",
+  soundOff: "Sound off",
+  newRequests: { one: "{count} new", other: "{count} new" },
+  tooLong: { one: "{count} has waited too long", other: "{count} have waited too long" },
+  notCurrent: "Not up to date: last seen at {time}",
+  readAll: "Mark all as read",
+  older: "Show older",
+
+  // Loading, failed, empty.
+  loading: "Loading the requests…",
+  failedTitle: "The requests could not be loaded",
+  failedText: "The system does not answer. This page keeps trying; meanwhile there may be requests that you do not see.",
+  retry: "Try again",
+  emptyTitle: "No requests are waiting",
+  emptyText: "New requests appear here by themselves.",
+  nothingYet: "Nothing yet",
+
+  // A card.
+  guests: { one: "{count} guest", other: "{count} guests" },
+  waiting: "waiting {duration}",
+  passed: "the time has passed",
+  before: "Changed. Before: {before}",
+  accept: "Accept",
+  reject: "Decline",
+  propose: "Other time",
+  hide: "Hide for me",
+  hidden: "Hidden for you. Your colleagues still see it.",
+  proposeLabel: "Which time do you propose?",
+  send: "Propose",
+  cancel: "Cancel",
+  showMore: "Show all",
+
+  // What happened. {who} is a name, {when} a day and a time.
+  accepted: "{who} accepted the table for {when}",
+  acceptedByGuest: "{who} confirmed the proposed time: {when}",
+  acceptedInstead: "{who} confirmed the proposed time: {when} instead of {asked}",
+  rejected: "{who} declined the request for {when}",
+  proposed: "{who} proposed {proposed} instead of {when}",
+  changed: "{who} changed the request: {guests}, {when}",
+  cancelled: "{who} cancelled the table on {when}",
+  custom: "{who} has dealt with it",
+  requested: "{who} asked for a table",
+  someone: "A colleague",
+
+  // Days and times.
+  today: "today",
+  tomorrow: "tomorrow",
+  dayAndTime: "{day} at {time}",
+
+  // Errors.
+  faster: "{who} was faster.",
+  errorOffline: "There is no connection: your answer was not sent. Try again.",
+  errorUnavailable: "The system does not answer: your answer was not sent. Try again in a moment.",
+  errorTooMany: "Too many requests at once. Wait a moment and try again.",
+  errorGone: "This request no longer exists.",
+  errorNotPossible: "This is no longer possible: the reservation has changed or its time has passed.",
+  errorTime: "The restaurant is closed at that time, or the time has passed. Choose another.",
+  errorOther: "That did not work. Try again; if it keeps failing, tell whoever runs the system.",
+};

@@ -1,0 +1,86 @@
+/** The texts of the staff page in Spanish. */
+export default {
+  // Signing in.
+  signInTitle: "Las reservas, en cuanto llegan",
+  signInText: "Entra con tu token de acceso para ver las solicitudes de tu restaurante y responder.",
+  token: "Token de acceso",
+  signIn: "Entrar",
+  signOut: "Salir",
+  demo: "Para la demo:",
+  signedOut: "La sesión ha caducado. Vuelve a entrar.",
+  MANAGER: "Responsable",
+  STAFF: "Sala",
+  strangerTitle: "Esta página es para el personal de los restaurantes",
+  strangerText: "Has entrado como {name}, que no trabaja en un restaurante. Sal y entra con otro token.",
+
+  // The frame of the page.
+  pageTitle: "Solicitudes",
+  skip: "Ir a las solicitudes",
+  toAnswer: "Por responder",
+  everything: "Todo",
+  views: "Qué mostrar",
+  requestList: "Solicitudes por responder, primero las más próximas",
+  eventList: "Todo lo que ha pasado, primero lo más reciente",
+  connecting: "Conectando…",
+  live: "En directo",
+  delayed: "Con retraso",
+  offline: "Sin conexión",
+  soundOn: "Sonido activado",
+  soundOff: "Sonido desactivado",
+  newRequests: { one: "{count} nueva", other: "{count} nuevas" },
+  tooLong: { one: "{count} lleva demasiado tiempo esperando", other: "{count} llevan demasiado tiempo esperando" },
+  notCurrent: "Sin actualizar: último dato a las {time}",
+  readAll: "Marcar todo como leído",
+  older: "Mostrar anteriores",
+
+  // Loading, failed, empty.
+  loading: "Cargando las solicitudes…",
+  failedTitle: "No se han podido cargar las solicitudes",
+  failedText: "El sistema no responde. La página sigue intentándolo; mientras tanto puede haber solicitudes que no ves.",
+  retry: "Reintentar",
+  emptyTitle: "No hay solicitudes pendientes",
+  emptyText: "Las nuevas solicitudes aparecen aquí solas.",
+  nothingYet: "Todavía nada",
+
+  // A card.
+  guests: { one: "{count} persona", other: "{count} personas" },
+  waiting: "espera desde hace {duration}",
+  passed: "la hora ya ha pasado",
+  before: "Modificada. Antes: {before}",
+  accept: "Aceptar",
+  reject: "Rechazar",
+  propose: "Otra hora",
+  hide: "Ocultar para mí",
+  hidden: "Oculta para ti. Tus compañeros aún la ven.",
+  proposeLabel: "¿Qué hora propones?",
+  send: "Proponer",
+  cancel: "Cancelar",
+  showMore: "Mostrar todo",
+
+  // What happened. {who} is a name, {when} a day and a time.
+  accepted: "{who} ha aceptado la mesa para el {when}",
+  acceptedByGuest: "{who} ha confirmado la hora propuesta: {when}",
+  acceptedInstead: "{who} ha confirmado la hora propuesta: {when} en vez de {asked}",
+  rejected: "{who} ha rechazado la solicitud para el {when}",
+  proposed: "{who} ha propuesto {proposed} en vez de {when}",
+  changed: "{who} ha cambiado la solicitud: {guests}, {when}",
+  cancelled: "{who} ha cancelado la mesa del {when}",
+  custom: "{who} se ha ocupado",
+  requested: "{who} ha pedido una mesa",
+  someone: "Un compañero",
+
+  // Days and times.
+  today: "hoy",
+  tomorrow: "mañana",
+  dayAndTime: "{day} a las {time}",
+
+  // Errors.
+  faster: "{who} ha respondido antes.",
+  errorOffline: "No hay conexión: la respuesta no se ha enviado. Inténtalo de nuevo.",
+  errorUnavailable: "El sistema no responde: la respuesta no se ha enviado. Inténtalo en un momento.",
+  errorTooMany: "Demasiadas solicitudes a la vez. Espera un momento e inténtalo de nuevo.",
+  errorGone: "Esta solicitud ya no existe.",
+  errorNotPossible: "Ya no es posible: la reserva ha cambiado o la hora ha pasado.",
+  errorTime: "El restaurante está cerrado a esa hora, o la hora ha pasado. Elige otra.",
+  errorOther: "No ha funcionado. Inténtalo de nuevo; si sigue fallando, avisa a quien gestiona el sistema.",
+};

@@ -1,0 +1,86 @@
+/** The texts of the staff page in Italian. */
+export default {
+  // Signing in.
+  signInTitle: "Le prenotazioni, appena arrivano",
+  signInText: "Accedi con il tuo token per vedere le richieste del tuo ristorante e rispondere.",
+  token: "Token di accesso",
+  signIn: "Accedi",
+  signOut: "Esci",
+  demo: "Per la demo:",
+  signedOut: "L’accesso è scaduto. Accedi di nuovo.",
+  MANAGER: "Responsabile",
+  STAFF: "Sala",
+  strangerTitle: "Questa pagina è per il personale dei ristoranti",
+  strangerText: "Hai eseguito l’accesso come {name}, che non lavora in un ristorante. Esci e accedi con un altro token.",
+
+  // The frame of the page.
+  pageTitle: "Richieste",
+  skip: "Vai alle richieste",
+  toAnswer: "Da rispondere",
+  everything: "Tutto",
+  views: "Che cosa mostrare",
+  requestList: "Richieste da rispondere, prima quelle più vicine",
+  eventList: "Tutto quello che è successo, dal più recente",
+  connecting: "Connessione…",
+  live: "In diretta",
+  delayed: "In ritardo",
+  offline: "Non in linea",
+  soundOn: "Suono acceso",
+  soundOff: "Suono spento",
+  newRequests: { one: "{count} nuova", other: "{count} nuove" },
+  tooLong: { one: "{count} aspetta da troppo tempo", other: "{count} aspettano da troppo tempo" },
+  notCurrent: "Non aggiornato: ultimo dato delle {time}",
+  readAll: "Segna tutto come letto",
+  older: "Mostra i precedenti",
+
+  // Loading, failed, empty.
+  loading: "Carico le richieste…",
+  failedTitle: "Non riesco a caricare le richieste",
+  failedText: "Il sistema non risponde. Riprovo da solo; intanto possono esserci richieste che non vedi.",
+  retry: "Riprova",
+  emptyTitle: "Nessuna richiesta in attesa",
+  emptyText: "Le nuove richieste compaiono qui da sole.",
+  nothingYet: "Ancora niente",
+
+  // A card.
+  guests: { one: "{count} persona", other: "{count} persone" },
+  waiting: "aspetta da {duration}",
+  passed: "l’orario è passato",
+  before: "Modificata. Prima: {before}",
+  accept: "Accetta",
+  reject: "Rifiuta",
+  propose: "Altro orario",
+  hide: "Nascondi per me",
+  hidden: "Nascosta per te. I colleghi la vedono ancora.",
+  proposeLabel: "Quale orario proponi?",
+  send: "Proponi",
+  cancel: "Annulla",
+  showMore: "Mostra tutto",
+
+  // What happened. {who} is a name, {when} a day and a time.
+  accepted: "{who} ha accettato il tavolo per {when}",
+  acceptedByGuest: "{who} ha confermato l’orario proposto: {when}",
+  acceptedInstead: "{who} ha confermato l’orario proposto: {when} invece di {asked}",
+  rejected: "{who} ha rifiutato la richiesta per {when}",
+  proposed: "{who} ha proposto {proposed} invece di {when}",
+  changed: "{who} ha cambiato la richiesta: {guests}, {when}",
+  cancelled: "{who} ha annullato il tavolo di {when}",
+  custom: "{who} se ne è occupato",
+  requested: "{who} ha chiesto un tavolo",
+  someone: "Un collega",
+
+  // Days and times.
+  today: "oggi",
+  tomorrow: "domani",
+  dayAndTime: "{day} alle {time}",
+
+  // Errors.
+  faster: "{who} ha risposto prima di te.",
+  errorOffline: "Non c’è connessione: la risposta non è partita. Riprova.",
+  errorUnavailable: "Il sistema non risponde: la risposta non è partita. Riprova tra poco.",
+  errorTooMany: "Troppe richieste in poco tempo. Aspetta un momento e riprova.",
+  errorGone: "Questa richiesta non esiste più.",
+  errorNotPossible: "Non è più possibile: la prenotazione è cambiata o l’orario è passato.",
+  errorTime: "Il ristorante è chiuso a quell’ora, o l’orario è passato. Scegline un altro.",
+  errorOther: "Non ha funzionato. Riprova; se continua, avvisa chi gestisce il sistema.",
+};

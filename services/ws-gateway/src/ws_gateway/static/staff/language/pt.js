@@ -1,0 +1,86 @@
+/** The texts of the staff page in Portuguese. */
+export default {
+  // Signing in.
+  signInTitle: "As reservas, assim que chegam",
+  signInText: "Entre com o seu token de acesso para ver os pedidos do seu restaurante e responder.",
+  token: "Token de acesso",
+  signIn: "Entrar",
+  signOut: "Sair",
+  demo: "Para a demonstração:",
+  signedOut: "A sessão terminou. Entre de novo.",
+  MANAGER: "Responsável",
+  STAFF: "Sala",
+  strangerTitle: "Esta página é para o pessoal dos restaurantes",
+  strangerText: "Entrou como {name}, que não trabalha num restaurante. Saia e entre com outro token.",
+
+  // The frame of the page.
+  pageTitle: "Pedidos",
+  skip: "Ir para os pedidos",
+  toAnswer: "Por responder",
+  everything: "Tudo",
+  views: "O que mostrar",
+  requestList: "Pedidos por responder, primeiro os mais próximos",
+  eventList: "Tudo o que aconteceu, do mais recente",
+  connecting: "A ligar…",
+  live: "Em direto",
+  delayed: "Com atraso",
+  offline: "Sem ligação",
+  soundOn: "Som ligado",
+  soundOff: "Som desligado",
+  newRequests: { one: "{count} novo", other: "{count} novos" },
+  tooLong: { one: "{count} espera há demasiado tempo", other: "{count} esperam há demasiado tempo" },
+  notCurrent: "Desatualizado: último dado às {time}",
+  readAll: "Marcar tudo como lido",
+  older: "Mostrar anteriores",
+
+  // Loading, failed, empty.
+  loading: "A carregar os pedidos…",
+  failedTitle: "Não foi possível carregar os pedidos",
+  failedText: "O sistema não responde. A página continua a tentar; entretanto pode haver pedidos que não vê.",
+  retry: "Tentar de novo",
+  emptyTitle: "Não há pedidos à espera",
+  emptyText: "Os novos pedidos aparecem aqui sozinhos.",
+  nothingYet: "Ainda nada",
+
+  // A card.
+  guests: { one: "{count} pessoa", other: "{count} pessoas" },
+  waiting: "espera há {duration}",
+  passed: "a hora já passou",
+  before: "Alterado. Antes: {before}",
+  accept: "Aceitar",
+  reject: "Recusar",
+  propose: "Outra hora",
+  hide: "Ocultar para mim",
+  hidden: "Oculto para si. Os colegas ainda o veem.",
+  proposeLabel: "Que hora propõe?",
+  send: "Propor",
+  cancel: "Cancelar",
+  showMore: "Mostrar tudo",
+
+  // What happened. {who} is a name, {when} a day and a time.
+  accepted: "{who} aceitou a mesa para {when}",
+  acceptedByGuest: "{who} confirmou a hora proposta: {when}",
+  acceptedInstead: "{who} confirmou a hora proposta: {when} em vez de {asked}",
+  rejected: "{who} recusou o pedido para {when}",
+  proposed: "{who} propôs {proposed} em vez de {when}",
+  changed: "{who} alterou o pedido: {guests}, {when}",
+  cancelled: "{who} cancelou a mesa de {when}",
+  custom: "{who} tratou do assunto",
+  requested: "{who} pediu uma mesa",
+  someone: "Um colega",
+
+  // Days and times.
+  today: "hoje",
+  tomorrow: "amanhã",
+  dayAndTime: "{day} às {time}",
+
+  // Errors.
+  faster: "{who} respondeu primeiro.",
+  errorOffline: "Não há ligação: a resposta não foi enviada. Tente de novo.",
+  errorUnavailable: "O sistema não responde: a resposta não foi enviada. Tente daqui a pouco.",
+  errorTooMany: "Demasiados pedidos de uma vez. Espere um momento e tente de novo.",
+  errorGone: "Este pedido já não existe.",
+  errorNotPossible: "Já não é possível: a reserva mudou ou a hora passou.",
+  errorTime: "O restaurante está fechado a essa hora, ou a hora já passou. Escolha outra.",
+  errorOther: "Não funcionou. Tente de novo; se continuar, avise quem gere o sistema.",
+};

@@ -1,0 +1,159 @@
+/** The staff page: signing in, who and where, the views. The inbox holds all state; this module wires the parts. */
+import { $, setText } from "/shared/dom.js";
+import { loadLanguage } from "/shared/language.js";
+import { session } from "/shared/session.js";
+import { sound } from "/shared/sound.js";
+import { toast, withdraw } from "/shared/toast.js";
+import { Attention } from "/staff/attention.js";
+import { errorSentence } from "/staff/errors.js";
+import { RequestList } from "/staff/requests.js";
+import { Inbox } from "/tablebell.js";
+
+const TEXTS = "/staff/language";
+const RETRY_AFTER = 3_000;
+
+let inbox = null;
+let requests = null;
+let attention = null;
+let language = null;
+let currentSince = null;
+
+async function signIn() {
+  const config = await (await fetch("/config.json", { cache: "no-store" })).json();
+  inbox = new Inbox({
+    socketUrl: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`,
+    apiUrl: config.apiUrl || `${location.protocol}//${location.hostname}:8080`,
+    token: async () => session.token,
+  });
+  const own = inbox;
+  show("inbox");
+  $("loading").hidden = false;
+  setText($("state-text"), language.text("connecting"));
+  inbox.addEventListener("state", () => own === inbox && showState());
+  const profile = await findProfile(own);
+  if (!profile || own !== inbox) return;
+  language = await loadLanguage(TEXTS, profile.locale);
+  language.apply();
+  showSound();
+  showProfile(profile);
+  if (profile.userType !== "RESTAURANT_USER") return showStranger(profile);
+  requests = new RequestList(inbox, language, announce);
+  attention = new Attention(profile.restaurant?.name ?? "Tablebell");
+  inbox.addEventListener("change", () => own === inbox && render());
+  showState();
+  render();
+  inbox.start();
+}
+
+/** Retried until the API answers: without the profile the page has no language. */
+async function findProfile(own) {
+  while (own === inbox) {
+    try {
+      return await own.request("GET", "/me");
+    } catch (error) {
+      if (error.status === 401 || error.status === 403) return signOut(language.text("signedOut")), null;
+      $("loading").hidden = true;
+      $("failed").hidden = false;
+      await Promise.race([wait(RETRY_AFTER), new Promise((resolve) => $("retry").addEventListener("click", resolve, { once: true }))]);
+    }
+  }
+  return null;
+}
+
+const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+function signOut(problem = "") {
+  session.end();
+  inbox?.stop();
+  requests?.stop();
+  attention?.stop();
+  inbox = requests = attention = null;
+  setText($("place"), "Tablebell");
+  setText($("who"), "");
+  show("sign-in");
+  setText($("sign-in-problem"), problem);
+  $("sign-in-problem").hidden = !problem;
+  $("token").value = "";
+  $("token").focus();
+}
+
+function show(section) {
+  for (const id of ["sign-in", "inbox", "stranger"]) $(id).hidden = id !== section;
+  $("session").hidden = section === "sign-in";
+  for (const id of ["loading", "failed", "empty", "list", "more", "bring-in"]) $(id).hidden = true;
+}
+
+function showProfile({ name, role, restaurant }) {
+  setText($("place"), restaurant?.name ?? "Tablebell");
+  setText($("who"), role && restaurant ? `${name} · ${language.text(role)}` : name);
+}
+
+function showStranger({ name }) {
+  show("stranger");
+  $("state").hidden = true;
+  setText($("stranger-text"), language.text("strangerText", { name }));
+}
+
+function showState() {
+  if (inbox.state === "signed-out") return signOut(language.text("signedOut"));
+  $("state").hidden = false;
+  $("state").dataset.state = inbox.state;
+  setText($("state-text"), language.text(inbox.state));
+  if (inbox.state === "live") withdraw("connection");
+  showCurrent();
+}
+
+function render() {
+  requests.render();
+  if (inbox.loaded) attention.update(inbox.open, inbox.openCount);
+  setText($("open-count"), inbox.loaded ? inbox.openCount : "");
+  $("read-all").hidden = !inbox.unread || document.querySelector("[data-view=open]").ariaPressed === "true";
+  showCurrent();
+}
+
+/** Say so when the list may be out of date, and since when. */
+function showCurrent() {
+  const isCurrent = inbox.loaded && !inbox.problem && inbox.state === "live";
+  if (isCurrent) currentSince = Date.now();
+  $("not-current").hidden = isCurrent || !inbox.loaded;
+  if (!$("not-current").hidden) setText($("not-current"), language.text("notCurrent", { time: language.time(currentSince ?? Date.now()) }));
+}
+
+function showSound() {
+  $("sound").ariaPressed = String(sound.isOn);
+  language.label($("sound"), sound.isOn ? "soundOn" : "soundOff");
+}
+
+function announce(message) {
+  setText($("announcer"), message);
+}
+
+$("sign-in-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  session.start($("token").value.trim());
+  signIn();
+});
+$("sign-out").addEventListener("click", () => signOut());
+$("retry").addEventListener("click", () => inbox?.retry());
+$("bring-in").addEventListener("click", () => requests.bringIn());
+$("sound").addEventListener("click", () => {
+  sound.isOn = !sound.isOn;
+  showSound();
+  sound.play();
+});
+$("read-all").addEventListener("click", () => inbox.readAll().catch((error) => toast(errorSentence(language, error), "connection")));
+$("more").addEventListener("click", () => inbox.more().catch((error) => toast(errorSentence(language, error), "connection")));
+for (const button of document.querySelectorAll("[data-view]")) {
+  button.addEventListener("click", () => {
+    for (const other of document.querySelectorAll("[data-view]")) other.ariaPressed = String(other === button);
+    requests?.choose(button.dataset.view);
+    if (requests) render();
+  });
+}
+
+session.takeFromAddress();
+language = await loadLanguage(TEXTS, navigator.language);
+language.apply();
+showSound();
+if (session.token) signIn();
+else signOut();

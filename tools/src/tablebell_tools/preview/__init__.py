@@ -1,0 +1,1 @@
+"""`make preview`: every message of every kind, audience and language, as files with an index page."""
