@@ -112,6 +112,21 @@ CREATE INDEX agency_users_agency ON agency_users (agency_id);
 -- All people in one shape. The constant user_type lets the planner read only one of the tables.
 CREATE VIEW person WITH (security_invoker = true) AS
     SELECT 'CUSTOMER' AS user_type, id AS user_id, name, email, phone, fcm_token, locale, timezone,
+           NULL::bigint AS restaurant_id, agency_id, NULL AS role, active
+      FROM customer
+    UNION ALL
+    SELECT 'RESTAURANT_USER', id, name, email, phone, fcm_token, locale, timezone, restaurant_id, NULL, role, active
+      FROM restaurant_users
+    UNION ALL
+    SELECT 'ADMIN_USER', id, name, email, phone, fcm_token, locale, timezone, NULL, NULL, role, active
+      FROM admin_users
+    UNION ALL
+    SELECT 'AGENCY_USER', id, name, email, phone, fcm_token, locale, timezone, NULL, agency_id, NULL, active
+      FROM agency_users;
+
+-- The same, with the columns that only their management reads. A view's reader needs the rights to all of its columns.
+CREATE VIEW managed_person WITH (security_invoker = true) AS
+    SELECT 'CUSTOMER' AS user_type, id AS user_id, name, email, phone, fcm_token, locale, timezone,
            NULL::bigint AS restaurant_id, agency_id, NULL AS role, active, external_id, created_at, updated_at
       FROM customer
     UNION ALL

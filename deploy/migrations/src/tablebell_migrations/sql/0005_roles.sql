@@ -54,6 +54,7 @@ GRANT SELECT (user_type, user_id, key, request_hash, response, created_at),
       DELETE
    ON idempotency_key TO tablebell_reservation_api;
 GRANT SELECT ON inbox TO tablebell_reservation_api;
+GRANT SELECT ON managed_person TO tablebell_reservation_api;
 GRANT SELECT,
       INSERT (subject_type, subject_id, act, before, after, actor_type, actor_id)
    ON management_change TO tablebell_reservation_api;
@@ -79,7 +80,7 @@ GRANT SELECT (user_type, user_id, channels, event_types, quiet_from, quiet_until
 GRANT SELECT ON open_notification TO tablebell_reservation_api;
 GRANT INSERT (level, act, row_ids, filter, actor_id) ON outbox_intervention TO tablebell_reservation_api;
 GRANT SELECT ON own_notification TO tablebell_reservation_api;
-GRANT SELECT ON person TO tablebell_reservation_api;
+GRANT SELECT (user_type, user_id, name, restaurant_id, agency_id, role, active) ON person TO tablebell_reservation_api;
 GRANT SELECT ON processed_event TO tablebell_reservation_api;
 GRANT SELECT,
       INSERT (customer_id, restaurant_id, agency_id, party_size, slot_time, note),

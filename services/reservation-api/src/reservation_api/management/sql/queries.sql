@@ -9,14 +9,14 @@ SELECT name, role, restaurant_id, agency_id, active
 -- name: find_managed_person
 -- $1 user type · $2 user id
 SELECT *
-  FROM person
+  FROM managed_person
  WHERE user_type = $1 AND user_id = $2
 
 -- name: list_people
 -- In the order of their ids. $1 user type · $2 after this id · $3 part of the name, an address or the external id, or NULL ·
 -- $4 restaurant or NULL · $5 agency or NULL · $6 whether active, or NULL · $7 limit
 SELECT *
-  FROM person
+  FROM managed_person
  WHERE user_type = $1
    AND user_id > $2
    AND ($3::text IS NULL OR strpos(lower(concat_ws(' ', name, email, phone, external_id)), lower($3)) > 0)
@@ -29,11 +29,11 @@ SELECT *
 -- name: find_people_by_keys
 -- UNION and IN, so that each part is a join: with OR or ANY, a generic plan compares every row with every key.
 -- $1 user type · $2 external ids · $3 e-mail addresses in lower case · $4 telephone numbers
-SELECT * FROM person WHERE user_type = $1 AND external_id IN (SELECT unnest($2::text[]))
+SELECT * FROM managed_person WHERE user_type = $1 AND external_id IN (SELECT unnest($2::text[]))
 UNION
-SELECT * FROM person WHERE user_type = $1 AND lower(email) IN (SELECT unnest($3::text[]))
+SELECT * FROM managed_person WHERE user_type = $1 AND lower(email) IN (SELECT unnest($3::text[]))
 UNION
-SELECT * FROM person WHERE user_type = $1 AND phone IN (SELECT unnest($4::text[]))
+SELECT * FROM managed_person WHERE user_type = $1 AND phone IN (SELECT unnest($4::text[]))
  ORDER BY user_id
 
 -- name: append_people
