@@ -98,6 +98,18 @@ types: python ## Check the types
 	@$(PYTHON) -m mypy $(SOURCES)
 	@for suite in $(SUITES); do $(PYTHON) -m mypy --no-error-summary "$$suite" || exit 1; done
 
+.PHONY: dependencies
+dependencies: python ## Check uv.lock without a network: hashes, known vulnerabilities, licences
+	@$(TOOLS) dependencies
+
+.PHONY: advisories
+advisories: python ## Download the list of known vulnerabilities (tools/advisories.json)
+	@$(TOOLS) advisories
+
+.PHONY: sbom
+sbom: python ## Write the software bill of materials, CycloneDX 1.5 (OUT=sbom.cdx.json)
+	@$(TOOLS) sbom $(if $(OUT),--out $(OUT))
+
 .PHONY: format
 format: python ## Format the code and apply automatic fixes
 	@$(PYTHON) -m ruff check --fix .
@@ -111,7 +123,7 @@ clean: some-python ## Stop everything and remove all data, logs and caches
 
 .PHONY: help
 help: ## Show this list
-	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 # The environment of this checkout; fast when it is up to date.
 .PHONY: python

@@ -16,9 +16,9 @@ from chaos.api_client import ApiClient
 from chaos.browsers import Browser
 from chaos.load import Load
 from chaos.store import Connection, Row
+from tablebell.people import DURABLE_CHANNELS
 from tablebell_tools.audit.check import Check, Finding
 
-CHANNELS = ("EMAIL", "SMS", "PUSH", "SLACK")
 KEY = re.compile(r"<?(\d+)-")  # a provider key starts with the id of the send
 GIVEN_UP = {"EXHAUSTED", "UNDELIVERABLE", "EXPIRED", "SKIPPED"}
 
@@ -56,7 +56,7 @@ async def received_by_providers(sandbox_url: str) -> list[tuple[str, int]]:
     """Channel and id of each received send, in the order of arrival; id 0 for a message without a key."""
     arrivals: list[tuple[str, int]] = []
     async with httpx.AsyncClient(base_url=sandbox_url, timeout=30, trust_env=False) as sandbox:
-        for channel in CHANNELS:
+        for channel in DURABLE_CHANNELS:
             keys = (await sandbox.get("/api/keys", params={"channel": channel})).raise_for_status().json()
             arrivals += [(channel, int(found[1]) if (found := KEY.match(key)) else 0) for key in keys]
     return arrivals

@@ -40,9 +40,12 @@ def traced(servers: Servers, template: str) -> Iterator[TracedRun]:
     async def run_reservations(collector: Collector) -> str:
         async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             answer = await ask(running, "2027-11-14T20:00:00", {"traceparent": f"00-{TRACE}-{ASKER}-01"})
-            await eventually(lambda: len(collector.of(TRACE, "send ")) == 16, within=60)
+            await eventually(lambda: len(collector.of(TRACE, "send ")) == sum(SENDS.values()), within=60)
             await ask(running, "2027-11-15T20:00:00", {})
-            await eventually(lambda: sum(span.name.startswith("send ") for span in collector.spans) == 32, within=60)
+            await eventually(
+                lambda: sum(span.name.startswith("send ") for span in collector.spans) == 2 * sum(SENDS.values()),
+                within=60,
+            )
         return answer.headers["X-Correlation-Id"]  # the services export the remaining spans when they stop
 
     with collecting() as collector, pytest.MonkeyPatch.context() as environment:
@@ -84,7 +87,7 @@ def test_a_request_without_a_trace_starts_one(traced: TracedRun) -> None:
     first = [span for span in traced.collector.named("POST /customer/reservation/ask") if not span.parent]
     (request,) = first
     assert request.trace != TRACE
-    assert len(traced.collector.of(request.trace, "send ")) == 17
+    assert len(traced.collector.of(request.trace, "send ")) == sum(SENDS.values())
 
 
 def test_a_batch_of_a_listener_and_its_messages_are_linked_both_ways(traced: TracedRun) -> None:
@@ -113,8 +116,8 @@ async def test_an_unreachable_collector_blocks_neither_work_nor_shutdown(
         async with running_system(Harness(servers, template, "traces", time.monotonic())) as running:
             await ask(running, "2027-11-14T20:00:00", {})
             database = await asyncpg.connect(running.environment.database.url.get_secret_value())
-            sent = "SELECT count(*) = 17 FROM notification_channel_send WHERE is_sent"
-            await eventually(lambda: database.fetchval(sent), within=60, every=0.1)
+            sent = "SELECT count(*) = $1 FROM notification_channel_send WHERE is_sent"
+            await eventually(lambda: database.fetchval(sent, sum(SENDS.values())), within=60, every=0.1)
             await database.close()
             began = time.monotonic()
         assert time.monotonic() - began < 30

@@ -15,6 +15,8 @@ from event_relay import metrics as _relay
 from notification_fanout import metrics as _fanout
 from reservation_api import metrics as _api
 from tablebell import health as _health
+from tablebell import http_protocol as _http
+from tablebell import purging as _purging
 from tablebell.outbox import gauges as _outbox
 from ws_gateway import metrics as _gateway
 
@@ -24,12 +26,12 @@ DASHBOARD = DEPLOY / "grafana" / "dashboards" / "tablebell.json"
 
 # A selector: the name of a metric of the services or of every process, and its labels.
 SELECTOR = re.compile(
-    r"\b((?:service|api|outbox|relay|fanout|dispatcher|gateway|process)_[a-z_]+|up)\b(?!\s*\()(?:\{([^}]*)\})?"
+    r"\b((?:service|http|api|purge|outbox|relay|fanout|dispatcher|gateway|process)_[a-z_]+|up)\b(?!\s*\()(?:\{([^}]*)\})?"
 )
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring) \(([^)]*)\)")
 LABEL = re.compile(r"([a-z_]+)\s*(?:=|!)")
 
-MODULES = (_health, _outbox, _api, _relay, _fanout, _dispatcher, _gateway)
+MODULES = (_health, _http, _purging, _outbox, _api, _relay, _fanout, _dispatcher, _gateway)
 
 # Prometheus adds these to every target, and its client library to every process.
 OF_EVERY_PROCESS = ("up", "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds")

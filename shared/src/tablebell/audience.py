@@ -20,6 +20,9 @@ AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
     EventType.RESERVATION_CANCELLED: (RESTAURANT, CUSTOMER, ADMIN, AGENCY),
     EventType.RESERVATION_REMINDER_DUE: (CUSTOMER,),
     EventType.RESERVATION_VISIT_ENDED: (CUSTOMER,),
+    EventType.RESERVATION_ARRIVED: (),
+    EventType.RESERVATION_NO_SHOW: (),
+    EventType.RESERVATION_REOPENED: (),
     EventType.NOTIFICATION_RESOLVED: (),
     EventType.NOTIFICATION_DISMISSED: (),
     EventType.NOTIFICATION_READ: (),
@@ -55,6 +58,7 @@ _EVERY_CHANNEL = frozenset(Channel)
 _VISIBLE_TO_ALL = (
     *("reservationId", "customerId", "customerName", "restaurantId", "restaurantName", "agencyId", "partySize"),
     *("slotTime", "timezone", "status", "proposedTime", "previousSlotTime", "previousPartySize", "action", "reminder"),
+    "reason",
 )
 # The note may contain health data, which only the guest and the restaurant need. The actor may be a member of staff,
 # whose name is internal to the restaurant.

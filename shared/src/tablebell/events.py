@@ -21,6 +21,10 @@ class EventType(StrEnum):
     RESERVATION_CANCELLED = "RESERVATION_CANCELLED"
     RESERVATION_REMINDER_DUE = "RESERVATION_REMINDER_DUE"
     RESERVATION_VISIT_ENDED = "RESERVATION_VISIT_ENDED"
+    # What happened at the table. They notify nobody; the screens of the staff show it.
+    RESERVATION_ARRIVED = "RESERVATION_ARRIVED"
+    RESERVATION_NO_SHOW = "RESERVATION_NO_SHOW"
+    RESERVATION_REOPENED = "RESERVATION_REOPENED"
     # Actions on notifications, for the screens of the other readers. They notify nobody.
     NOTIFICATION_RESOLVED = "NOTIFICATION_RESOLVED"
     NOTIFICATION_DISMISSED = "NOTIFICATION_DISMISSED"
@@ -70,6 +74,8 @@ class ReservationData(CamelModel):
     """The action_type of a decision on a shared notification."""
     reminder: str | None = None
     """"24h" or "2h"."""
+    reason: str | None = None
+    """Why the restaurant cancelled. A cancellation by the guest has none."""
 
 
 class NotificationData(CamelModel):

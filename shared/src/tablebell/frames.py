@@ -38,6 +38,15 @@ class DismissedFrame(CamelModel):
     at: datetime
 
 
+class ReservationFrame(CamelModel):
+    """A reservation changed without a notification: the guests arrived, or did not. Sent to the staff."""
+
+    type: Literal["reservation"] = "reservation"
+    reservation_id: int
+    status: str
+    version: int
+
+
 class ReadFrame(CamelModel):
     """Notifications were read: these ids, or all up to an id."""
 
@@ -49,7 +58,7 @@ class ReadFrame(CamelModel):
     at: datetime
 
 
-Frame = NotificationFrame | ResolvedFrame | DismissedFrame | ReadFrame
+Frame = NotificationFrame | ResolvedFrame | DismissedFrame | ReservationFrame | ReadFrame
 
 
 class AddressedFrame(NamedTuple):

@@ -14,6 +14,8 @@ class Outcome(CamelModel):
     slot_time: datetime
     proposed_time: datetime | None = None
     party_size: int
+    reason: str | None = None
+    """Why the restaurant cancelled."""
 
 
 class Resolution(CamelModel):

@@ -45,6 +45,9 @@ class Channel(StrEnum):
 
 DURABLE_CHANNELS = (Channel.EMAIL, Channel.SMS, Channel.PUSH, Channel.SLACK)
 
+SHARED_CHANNELS = frozenset({Channel.SLACK})
+"""Channels with an address that several people share. An event is sent to it once."""
+
 DEFAULT_CHANNELS: dict[UserType, tuple[Channel, ...]] = {
     UserType.RESTAURANT_USER: (Channel.EMAIL, Channel.SMS, Channel.PUSH),
     UserType.CUSTOMER: (Channel.EMAIL, Channel.SMS, Channel.PUSH),

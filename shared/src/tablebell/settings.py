@@ -4,6 +4,7 @@ A service composes its Settings from the classes below and reads them with `load
 """
 
 import sys
+from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import Annotated, NoReturn, TypeVar
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from tablebell.database_url import DatabaseUrl
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Days = Annotated[float, Field(gt=0, le=3_650)]
 
 # sysexits.h: the configuration is wrong, so a restart does not help.
 EX_CONFIG = 78
@@ -66,6 +68,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_confidential(url: str) -> bool:
+    """Whether nobody between us and the URL's host can read or change what is sent."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
+
+
 class ServiceSettings(FrozenSettings):
     """Settings of every service: listen address, logs, time to drain."""
 
@@ -86,6 +94,8 @@ class DatabaseSettings(FrozenSettings):
     database_url: Annotated[SecretStr, AfterValidator(_is_database_url)]
     """May name several servers; the services use the one that accepts writes."""
     database_pool_size: Annotated[int, Field(ge=1, le=500)] = 10
+    purge_seconds: Seconds = 600.0
+    """How often rows past their retention are deleted."""
 
 
 class BrokerSettings(FrozenSettings):
@@ -98,7 +108,18 @@ class OutboxSettings(FrozenSettings):
     batch_size: Annotated[int, Field(ge=1, le=5_000)] = 500
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 5
     lease_seconds: Seconds = 30.0
-    retention_days: Annotated[float, Field(gt=0, le=3_650)] = 7.0
+    retention_days: Days = 7.0
+    """How long done rows are kept."""
+    dead_retention_days: Days = 30.0
+    """How long dead rows and messages wait for an operator."""
+
+    @property
+    def retention(self) -> timedelta:
+        return timedelta(days=self.retention_days)
+
+    @property
+    def dead_retention(self) -> timedelta:
+        return timedelta(days=self.dead_retention_days)
 
 
 SettingsT = TypeVar("SettingsT", bound=FrozenSettings)

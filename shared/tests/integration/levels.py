@@ -18,6 +18,7 @@ SCOPES: Mapping[Level, Any] = {
 }
 DUE_COLUMN = {Level.EVENT: "available_at", Level.NOTIFICATION: "available_at", Level.CHANNEL_SEND: "next_attempt_at"}
 ATTEMPTS_COLUMN = {Level.EVENT: "retry_count", Level.NOTIFICATION: "retry_count", Level.CHANNEL_SEND: "attempt_count"}
+DEAD_COLUMN = {Level.EVENT: "available_at", Level.NOTIFICATION: "available_at", Level.CHANNEL_SEND: "updated_at"}
 DONE_COLUMN = {Level.EVENT: "published_at", Level.NOTIFICATION: "published_at", Level.CHANNEL_SEND: "updated_at"}
 
 QUEUE_STATUSES = {

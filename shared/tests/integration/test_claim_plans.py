@@ -15,11 +15,6 @@ CLAIM_INDEXES = {
     Level.EVENT: {"event_outbox_claim", "event_outbox_order", "event_outbox_pkey"},
     Level.NOTIFICATION: {"notification_outbox_claim", "notification_outbox_pkey"},
 }
-PURGE_INDEXES = {
-    Level.EVENT: "event_outbox_done",
-    Level.NOTIFICATION: "notification_outbox_done",
-    Level.CHANNEL_SEND: "notification_channel_send_done",
-}
 HISTORY = 20_000
 
 
@@ -82,6 +77,11 @@ async def test_the_position_is_an_index_condition(queue: OutboxQueue, pool: Pool
 @pytest.mark.parametrize("level", list(Level))
 async def test_a_purge_stays_on_its_index(level: Level, pool: Pool) -> None:
     await fill(pool, level)
-    nodes = await plan(pool, OutboxTable(level).sql["purge"], timedelta(days=7), 1000)
-    assert PURGE_INDEXES[level] in {node.get("Index Name") for node in nodes}
-    assert "Seq Scan" not in {node["Node Type"] for node in nodes}
+    dead = await append_rows(pool, level, [new_row(level, 2 * HISTORY + n) for n in range(1, 2001)])
+    await set_status(pool, level, dead, "DEAD")
+    await pool.execute(f"VACUUM ANALYZE {level}")
+    for name in ("done", "dead_age"):
+        query = OutboxTable(level).sql["purge_done" if name == "done" else "purge_dead"]
+        nodes = await plan(pool, query, timedelta(days=7), 1000)
+        assert f"{level}_{name}" in {node.get("Index Name") for node in nodes}
+        assert "Seq Scan" not in {node["Node Type"] for node in nodes}

@@ -12,7 +12,7 @@ from tablebell.outbox import NO_PAUSE, Failure, Level, OutboxGauges, OutboxTable
 from tablebell.postgres import Pool
 from tablebell.testing import append_rows
 
-from .levels import ATTEMPTS_COLUMN, DONE_COLUMN, DUE_COLUMN, SCOPES, new_row, set_lease, set_status
+from .levels import ATTEMPTS_COLUMN, DEAD_COLUMN, DONE_COLUMN, DUE_COLUMN, SCOPES, new_row, set_lease, set_status
 
 
 class Harness:
@@ -156,13 +156,28 @@ def sampled(name: str, level: Level, **labels: str) -> float | None:
     return REGISTRY.get_sample_value(name, {"level": level, **labels})
 
 
-async def test_purge_deletes_old_done_rows_up_to_its_limit_and_nothing_else(harness: Harness) -> None:
+async def test_purge_done_deletes_old_done_rows_up_to_its_limit_and_nothing_else(harness: Harness) -> None:
     ids = await harness.append(10)
     await set_status(harness.pool, harness.level, ids[:8], "PUBLISHED")
     await set_status(harness.pool, harness.level, ids[8:9], "DEAD")
     await harness.pool.execute(
         f"UPDATE {harness.level} SET {DONE_COLUMN[harness.level]} = now() - interval '8 days' WHERE id <> $1", ids[0]
     )
-    purged = [await harness.table.purge(harness.pool, older_than=timedelta(days=7), limit=5) for _ in range(3)]
+    purged = [await harness.table.purge_done(harness.pool, timedelta(days=7), limit=5) for _ in range(3)]
     assert purged == [5, 2, 0]
     assert await harness.statuses() == {"PUBLISHED": 1, "DEAD": 1, "PENDING": 1}
+
+
+async def test_purge_dead_deletes_rows_that_have_been_dead_for_long(harness: Harness) -> None:
+    ids = await harness.append(9)
+    await set_status(harness.pool, harness.level, ids[:7], "DEAD")
+    await set_status(harness.pool, harness.level, ids[7:8], "PUBLISHED")
+    await harness.pool.execute(
+        f"UPDATE {harness.level} SET {DEAD_COLUMN[harness.level]} = now() - interval '31 days' WHERE id <> $1", ids[0]
+    )
+    # A planned event is written long before it is due: its age does not count.
+    await harness.pool.execute(f"UPDATE {harness.level} SET created_at = now() - interval '99 days'")
+    purged = [await harness.table.purge_dead(harness.pool, timedelta(days=30), limit=4) for _ in range(3)]
+    assert purged == [4, 2, 0]
+    assert await harness.statuses() == {"PUBLISHED": 1, "DEAD": 1, "PENDING": 1}
+    assert await harness.column("id", ids[0]) == ids[0]

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -66,8 +68,8 @@ class Inbox:
         return [Poison("it says so") if delivery.body == b"poison" else Handled() for delivery in batch]
 
 
-def consumer(broker: Broker, inbox: Inbox, **options: float) -> Consumer:
-    return Consumer(broker, QUEUE, DEAD_QUEUE, inbox, declare_events, **options)  # type: ignore[arg-type]
+def consumer(broker: Broker, inbox: Inbox, **options: Any) -> Consumer:
+    return Consumer(broker, QUEUE, DEAD_QUEUE, inbox, declare_events, **options)
 
 
 async def depth(broker: Broker, queue: str) -> int:
@@ -171,6 +173,25 @@ async def test_poison_goes_to_the_dead_queue_with_its_reason_and_the_others_are_
     assert inbox.bodies == [b"1", b"2", b"3"]
     assert dead == {b"poison": "it says so", b"crash": "ValueError: cannot read this"}
     assert await depth(broker, QUEUE) == 0
+
+
+async def test_a_dead_letter_is_deleted_after_its_time(broker: Broker, publisher: Publisher) -> None:
+    await publisher.publish_all([message(b"poison"), message(b"1")])
+    inbox, stop = Inbox(), Stop()
+    ttl = timedelta(seconds=2)
+    running = asyncio.create_task(consumer(broker, inbox, dead_letter_ttl=ttl).run(stop))
+    await eventually(lambda: inbox.bodies == [b"1"])
+
+    async def is_empty() -> bool:
+        return await depth(broker, DEAD_QUEUE) == 0
+
+    async def is_buried() -> bool:
+        return not await is_empty()
+
+    await eventually(is_buried)
+    await eventually(is_empty)
+    stop.request()
+    await running
 
 
 async def drain(channel: AbstractChannel, count: int) -> dict[bytes, str]:

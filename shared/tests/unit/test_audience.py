@@ -2,20 +2,24 @@
 
 import pytest
 
-from tablebell.audience import AUDIENCES, channels_for
-from tablebell.events import EventType
-from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS
+from tablebell.audience import AUDIENCES, channels_for, is_notified
+from tablebell.events import Actor, EventType
+from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS, Audience, UserType
 
 NOTIFIED = {
     "RESERVATION_REQUESTED": {"RESTAURANT", "CUSTOMER", "ADMIN", "AGENCY"},
-    "RESERVATION_ACCEPTED": {"CUSTOMER", "AGENCY"},
+    "RESERVATION_ACCEPTED": {"RESTAURANT", "CUSTOMER", "AGENCY"},
     "RESERVATION_REJECTED": {"CUSTOMER", "ADMIN", "AGENCY"},
     "RESERVATION_POSTPONED": {"CUSTOMER", "AGENCY"},
     "RESERVATION_CHANGED": {"RESTAURANT", "CUSTOMER", "AGENCY"},
     "RESERVATION_CANCELLED": {"RESTAURANT", "CUSTOMER", "ADMIN", "AGENCY"},
     "RESERVATION_REMINDER_DUE": {"CUSTOMER"},
     "RESERVATION_VISIT_ENDED": {"CUSTOMER"},
+    "RESERVATION_ARRIVED": set(),
+    "RESERVATION_NO_SHOW": set(),
+    "RESERVATION_REOPENED": set(),
     "NOTIFICATION_RESOLVED": set(),
+    "NOTIFICATION_DISMISSED": set(),
     "NOTIFICATION_READ": set(),
 }
 CHANNELS = {
@@ -28,6 +32,17 @@ CHANNELS = {
 
 def test_every_event_notifies_its_audiences() -> None:
     assert {str(event): {str(each) for each in audiences} for event, audiences in AUDIENCES.items()} == NOTIFIED
+
+
+def test_staff_are_notified_of_an_acceptance_by_the_guest_only() -> None:
+    told = {
+        user_type
+        for user_type in UserType
+        if is_notified(
+            EventType.RESERVATION_ACCEPTED, Audience.RESTAURANT, Actor(user_type=user_type, user_id=1, name="Somebody")
+        )
+    }
+    assert told == {"CUSTOMER", "AGENCY_USER"}
 
 
 def test_every_user_type_has_its_default_channels() -> None:

@@ -1,4 +1,4 @@
-"""Works with a system that runs: `demo`, `audit`, `republish`, `import`, `env`, `token`; `preview`, tests, bench."""
+"""Works with a running system (`demo`, `audit`, …), previews messages, checks dependencies, runs tests and benches."""
 
 import argparse
 import asyncio
@@ -16,6 +16,7 @@ from tablebell_tools import exports, testrun
 from tablebell_tools.audit.command import audit
 from tablebell_tools.demo.scenario import DemoScenario
 from tablebell_tools.demo.screen import Screen
+from tablebell_tools.dependencies.command import check_dependencies, refresh_advisories, write_sbom
 from tablebell_tools.people_import.command import import_file
 from tablebell_tools.preview.command import preview
 from tablebell_tools.preview.samples import Sample
@@ -84,6 +85,15 @@ class Command:
 
     def token(self) -> None:
         print(TokenIssuer(self._mode().signing_key).issue(self._options.person))
+
+    def dependencies(self) -> int:
+        return check_dependencies()
+
+    def advisories(self) -> None:
+        refresh_advisories()
+
+    def sbom(self) -> None:
+        write_sbom(self._options.out)
 
     def audit(self) -> int:
         url = self._options.url or self._mode().database_url()
@@ -170,6 +180,10 @@ def parser() -> argparse.ArgumentParser:
             epilog=PREVIEW_EXAMPLES,
         )
     )
+    commands.add_parser("dependencies", help="check uv.lock: hashes, known vulnerabilities, licences")
+    commands.add_parser("advisories", help="download the list of known vulnerabilities (needs a network)")
+    sbom = commands.add_parser("sbom", help="write the software bill of materials (CycloneDX)")
+    sbom.add_argument("--out", type=Path, default=Path("sbom.cdx.json"), help="the file (default: sbom.cdx.json)")
     test = commands.add_parser("test", help="run pytest against PostgreSQL and RabbitMQ")
     test.add_argument("pytest", nargs="*", metavar="-- argument", help="arguments for pytest")
     bench = commands.add_parser("bench", help="measure every hop and its raw ceiling")

@@ -184,6 +184,17 @@ async def test_the_window_starts_after_the_history(connection: Connection) -> No
     assert not findings["reservation_events"].is_violation
 
 
+async def test_purged_history_is_not_lost(connection: Connection) -> None:
+    await connection.execute("UPDATE event_outbox SET status = 'PUBLISHED', published_at = now()")
+    await connection.execute("DELETE FROM event_outbox WHERE aggregate_version = 1")
+    assert "reservation_events" in violated(await audit(connection, DAY, AT_ONCE))
+    await connection.execute("INSERT INTO purge_horizon VALUES ('event_outbox', clock_timestamp())")
+    findings = await audit(connection, DAY, AT_ONCE)
+    assert violated(findings) == set()
+    checked = {finding.check.name: finding.checked for finding in findings}
+    assert checked["reservation_events"] == 0
+
+
 def test_every_check_has_a_query_and_every_parameter_is_used() -> None:
     assert [check.name for check in CHECKS] == list(SQL)
     assert {name for check in CHECKS for name in check.parameters} == {

@@ -36,6 +36,7 @@ def dead(number: int, queue: str = RESTAURANT, reason: str = "unknown", **header
         correlation_id="test",
         content_type="application/json",
         delivery_mode=2,
+        expiration=3600,
         headers={"aggregate_id": number, "traceparent": "00-x", **added, **headers},
     )
 
@@ -88,6 +89,7 @@ async def test_many_messages_return_to_their_queues_unchanged(broker: Broker) ->
     assert (first.message_id, first.type, first.correlation_id) == ("event-0", "RESERVATION_REQUESTED", "test")
     assert first.headers == {"aggregate_id": 0, "traceparent": "00-x"}
     assert (first.delivery_mode, first.content_type) == (2, "application/json")
+    assert first.expiration is None, "only dead messages expire"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from tablebell_local.errors import CommandError
 
 STEP = 10
 TRIES = 200
-FAMILIES = {False: socket.AF_INET, True: socket.AF_INET6}
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,9 @@ def preferred_port(label: str, name: str) -> int:
 def is_free(port: int) -> bool:
     """True if nothing listens on the port on any interface, IPv4 or IPv6."""
     both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        with socket.create_server(("", port), family=FAMILIES[both], dualstack_ipv6=both):
+        with socket.create_server(("", port), family=family, dualstack_ipv6=both):
             return True
     except OSError:
         return False

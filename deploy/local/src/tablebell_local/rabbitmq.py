@@ -12,7 +12,7 @@ from tablebell.broker_users import OPERATOR, definitions, password_variable, use
 from tablebell_local.errors import CommandError
 from tablebell_local.instance import Instance
 from tablebell_local.process import ManagedProcess, http_problem
-from tablebell_local.processes import inherited_environment
+from tablebell_local.processes import command_lines, inherited_environment
 from tablebell_local.programs import program
 
 ADMINISTRATOR = "tablebell_administrator"
@@ -102,6 +102,12 @@ class RabbitMq(ManagedProcess):
         headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
         path = f"/api/health/checks/port-listener/{self.ports['amqp']}"
         return await http_problem(self.ports["management"], path, headers)
+
+    def has_ended(self) -> bool:
+        """A killed server leaves its epmd behind."""
+        pids = self.pids()
+        servers = [pid for pid, arguments in command_lines() if pid in pids and arguments[0].endswith("beam.smp")]
+        return super().has_ended() or (self._child is None and not servers)
 
     async def control(self, *arguments: str) -> str:
         """Runs `rabbitmqctl` against this node and returns its output."""

@@ -48,7 +48,7 @@ class System:
         chosen = [path for path in existing if name in {None, path.stem}]
         if not chosen:
             names = ", ".join(path.stem for path in existing) or "none"
-            raise CommandError(f"there is no log “{name}”; available: {names}")
+            raise CommandError(f"there is no such log; available: {names}")
         options = [f"--lines={count}", *(["--follow=name", "--retry"] if follow else [])]
         subprocess.run(["tail", *options, *map(str, chosen)], check=False)
 

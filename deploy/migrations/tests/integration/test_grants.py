@@ -24,6 +24,7 @@ OWN = {
 }
 QUEUE = ("claim", "complete_if_leased", "fail_if_leased", "release_if_leased")
 BURIAL = ("find_due", "bury_if_leased", "bury_if_free")
+RETENTION = ("count", "measure_delays", "purge_done", "purge_dead")
 OPERATION = ("find", "requeue", "discard", "count", "count_done")
 # The blocks of tablebell.outbox that a service calls, besides all of its own.
 SHARED: dict[str, list[tuple[str, tuple[str, ...]]]] = {
@@ -31,13 +32,13 @@ SHARED: dict[str, list[tuple[str, tuple[str, ...]]]] = {
         *((f"table/{level}.sql", OPERATION) for level in Level),
         ("withdrawal.sql", ("withdraw_channel_sends",)),
     ],
-    "event_relay": [("queue/event_outbox.sql", QUEUE), ("table/event_outbox.sql", (*BURIAL, "count", "purge"))],
+    "event_relay": [("queue/event_outbox.sql", QUEUE), ("table/event_outbox.sql", (*BURIAL, *RETENTION))],
     "notification_fanout": [
         ("queue/notification_outbox.sql", QUEUE),
-        ("table/notification_outbox.sql", (*BURIAL, "count", "purge")),
+        ("table/notification_outbox.sql", (*BURIAL, *RETENTION)),
         ("withdrawal.sql", ("withdraw_channel_sends",)),
     ],
-    "channel_dispatcher": [("table/notification_channel_send.sql", (*BURIAL, "count", "purge"))],
+    "channel_dispatcher": [("table/notification_channel_send.sql", (*BURIAL, *RETENTION))],
 }
 # The statements of reached_limit, which runs with the rights of its caller.
 FUNCTIONS = {
@@ -70,6 +71,8 @@ def statements(service: str) -> Iterator[str]:
     for path, names in SHARED[service]:
         blocks = load_queries("tablebell.outbox", "sql", *path.split("/"))
         yield from (blocks[name] for name in names)
+    if service != "reservation_api":  # it purges nothing that the audit checks
+        yield from load_queries("tablebell", "sql", "purging.sql").values()
     yield from FUNCTIONS.get(service, [])
 
 

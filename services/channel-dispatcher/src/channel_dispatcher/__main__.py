@@ -16,15 +16,15 @@ from channel_dispatcher.leases import LeaseKeeper
 from channel_dispatcher.marks import MarkLimit
 from channel_dispatcher.metrics import BREAKER_STATE, SMS_LAST_DAY, SMS_PER_DAY, WITHDRAWN
 from channel_dispatcher.provider_health import ProviderHealth
-from channel_dispatcher.purge import Purge
 from channel_dispatcher.recorder import Recorder
-from channel_dispatcher.settings import Loaded, load_all
+from channel_dispatcher.settings import Loaded, Settings, load_all
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import Level, OutboxGauges, OutboxTable
+from tablebell.outbox import Level, OutboxGauges, OutboxTable, outbox_retentions
 from tablebell.people import DURABLE_CHANNELS
 from tablebell.postgres import Pool, check, open_pool
+from tablebell.purging import Purge, Retention
 from tablebell.retry import RetryPolicy
 from tablebell.service import run_service
 from tablebell.wakeups import WakeupListener, open_wakeup_sender
@@ -72,7 +72,9 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
             (DisabledChannelSkipper(channel, pool), listener.subscribe(Level.CHANNEL_SEND)) for channel in loaded.off
         ]
         health = Health(stop, {"postgres": partial(check, pool)})
-        gauges = OutboxGauges(pool, OutboxTable(Level.CHANNEL_SEND), DURABLE_CHANNELS)
+        outbox = OutboxTable(Level.CHANNEL_SEND)
+        purge = Purge(pool, retentions(settings, outbox))
+        gauges = OutboxGauges(pool, outbox, DURABLE_CHANNELS)
         SMS_PER_DAY.set(loaded.sms_per_day)
         app = health_app(SERVICE, health, partial(refresh_gauges, gauges, pool, dispatchers, loaded.sms_per_day))
 
@@ -82,9 +84,7 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
             async with asyncio.TaskGroup() as work:
                 work.create_task(serve(app, settings.host, settings.port, stop), name="http")
                 work.create_task(listener.run(stop), name="listener")
-                work.create_task(
-                    Purge(pool, settings.retention_days, settings.address_mark_days).run(stop), name="retention"
-                )
+                work.create_task(purge.run(settings.purge_seconds, stop), name="purge")
                 for dispatcher in dispatchers:
                     work.create_task(dispatcher.run(settings.poll_seconds), name=dispatcher.channel)
                 for skipper, wakeup in skippers:
@@ -96,6 +96,14 @@ async def serve_until(loaded: Loaded, stop: Stop) -> None:
             await recording
         # Claimed rows that were not tried are free again: wake the other replicas before their next poll.
         wakeup_sender.announce(Level.CHANNEL_SEND)
+
+
+def retentions(settings: Settings, outbox: OutboxTable) -> list[Retention]:
+    mark_days = timedelta(days=settings.address_mark_days)  # after that the address may be valid again
+    return [
+        *outbox_retentions(outbox, done=settings.retention, dead=settings.dead_retention),
+        Retention("undeliverable_address", mark_days, store.purge_marks, is_history=False),
+    ]
 
 
 async def refresh_gauges(gauges: OutboxGauges, pool: Pool, dispatchers: list[Dispatcher], sms_per_day: int) -> None:

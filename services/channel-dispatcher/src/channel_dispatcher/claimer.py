@@ -18,7 +18,7 @@ from channel_dispatcher.sms_budget import SmsBudget
 from channel_dispatcher.wakeup_timer import WakeupTimer
 from tablebell.outage import OUTAGES
 from tablebell.people import Channel
-from tablebell.postgres import Connection, Pool
+from tablebell.postgres import Executor, Pool
 
 log = structlog.get_logger(__name__)
 
@@ -69,7 +69,7 @@ class Claimer:
         self._last_restaurant = claim.last_restaurant
         return claim
 
-    async def _claim_fair(self, connection: Connection | Pool, limit: int, *, take_over: bool) -> store.Claim:
+    async def _claim_fair(self, connection: Executor, limit: int, *, take_over: bool) -> store.Claim:
         return await store.claim_fair(
             connection,
             self._channel,

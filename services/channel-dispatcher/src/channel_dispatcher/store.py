@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
-from tablebell.postgres import Connection, Pool
+from tablebell.postgres import Connection, Executor
 from tablebell.sqlfile import load_queries
 
 SQL = load_queries("channel_dispatcher", "sql", "queries.sql")
@@ -37,7 +37,7 @@ class Recorded:
 
 
 async def claim_fair(
-    connection: Connection | Pool,
+    connection: Executor,
     channel: str,
     *,
     limit: int,
@@ -79,7 +79,7 @@ async def lock_sms(connection: Connection) -> None:
     await connection.execute(SQL["lock_sms"])
 
 
-async def count_sms(connection: Connection | Pool) -> int:
+async def count_sms(connection: Executor) -> int:
     return int(await connection.fetchval(SQL["count_sms"]))
 
 
@@ -88,14 +88,14 @@ async def postpone_sms(connection: Connection, pause: timedelta, *, reason: str,
     return Counter(row["outcome"] for row in await connection.fetch(SQL["postpone_sms"], pause, reason, limit))
 
 
-async def extend_if_leased(connection: Connection | Pool, deliveries: Sequence[Delivery], lease: timedelta) -> set[int]:
+async def extend_if_leased(connection: Executor, deliveries: Sequence[Delivery], lease: timedelta) -> set[int]:
     """Returns the ids of the rows that this process still leases."""
     ids, tokens = [each.id for each in deliveries], [each.token for each in deliveries]
     return {row["id"] for row in await connection.fetch(SQL["extend_if_leased"], ids, tokens, lease)}
 
 
 async def record_if_leased(
-    connection: Connection | Pool, records: Sequence[AttemptRecord], withheld: Collection[int] = ()
+    connection: Executor, records: Sequence[AttemptRecord], withheld: Collection[int] = ()
 ) -> dict[int, Recorded]:
     """Returns the results by id; rows with a lost lease are missing. Marks of `withheld` (row ids) have no effect."""
     rows = await connection.fetch(
@@ -114,22 +114,22 @@ async def record_if_leased(
     return {row["id"]: Recorded(row["result"], row["unblocks"]) for row in rows}
 
 
-async def count_addresses(connection: Connection | Pool, channel: str) -> int:
+async def count_addresses(connection: Executor, channel: str) -> int:
     return int(await connection.fetchval(SQL["count_addresses"], channel))
 
 
-async def count_recent_marks(connection: Connection | Pool, channel: str, within: timedelta) -> int:
+async def count_recent_marks(connection: Executor, channel: str, within: timedelta) -> int:
     return int(await connection.fetchval(SQL["count_recent_marks"], channel, within))
 
 
-async def purge_marks(connection: Connection | Pool, older_than: timedelta) -> int:
-    status = await connection.execute(SQL["purge_marks"], older_than)
+async def purge_marks(connection: Executor, older_than: timedelta, limit: int) -> int:
+    status = await connection.execute(SQL["purge_marks"], older_than, limit)
     return int(status.rpartition(" ")[2])
 
 
-async def skip_channel(connection: Connection | Pool, channel: str, *, reason: str, limit: int) -> int:
+async def skip_channel(connection: Executor, channel: str, *, reason: str, limit: int) -> int:
     return len(await connection.fetch(SQL["skip_channel"], channel, reason, limit))
 
 
-async def count_withdrawn(connection: Connection | Pool) -> dict[str, int]:
+async def count_withdrawn(connection: Executor) -> dict[str, int]:
     return {row["channel_type"]: row["rows"] for row in await connection.fetch(SQL["count_withdrawn"])}

@@ -8,8 +8,8 @@ from channel_dispatcher import store
 from channel_dispatcher.attempt_record import AttemptRecord
 from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.metrics import MARKS
-from channel_dispatcher.purge import Purge
 from tablebell.people import Channel
+from tablebell.purging import Purge, Retention
 from tablebell_sandbox.channel import Channel as SandboxChannel
 
 from .harness import Harness
@@ -59,7 +59,8 @@ async def test_a_mark_expires(harness: Harness) -> None:
         " VALUES ('CUSTOMER', 5, 'SMS', '+39333', 'old', now() - interval '91 days'),"
         "        ('CUSTOMER', 6, 'SMS', '+39334', 'recent', now() - interval '89 days')"
     )
-    await Purge(harness.service, days=7, mark_days=90).run_once()
+    retention = Retention("marks", timedelta(days=90), store.purge_marks, is_history=False)
+    await Purge(harness.service, [retention]).run_once()
     assert await marked(harness) == [(6, "SMS")]
 
 

@@ -7,16 +7,15 @@ from functools import partial
 from event_relay import metrics
 from event_relay.abandoned_leases import release_abandoned_leases
 from event_relay.ordered_publisher import OrderedPublisher
-from event_relay.purge import Purge
 from event_relay.recorder import Recorder
 from event_relay.relay import Relay
 from event_relay.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxGauges, OutboxQueue
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxGauges, OutboxQueue, outbox_retentions
 from tablebell.partitions import Partitions
 from tablebell.postgres import check, open_pool
-from tablebell.purging import keep_purging
+from tablebell.purging import Purge
 from tablebell.rabbit import Publisher, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.service import run_service
@@ -52,9 +51,9 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             wakeup=wakeup,
             batch_size=settings.batch_size,
             lease=settings.lease,
-            poll_seconds=settings.relay_poll_seconds,
+            poll_seconds=settings.poll_seconds,
         )
-        purge = Purge(pool, outbox, settings.retention)
+        purge = Purge(pool, outbox_retentions(outbox, done=settings.retention, dead=settings.dead_retention))
         gauges = OutboxGauges(pool, outbox)
         metrics.OWNED.set_function(lambda: len(partitions.owned))
         metrics.IN_FLIGHT.set_function(lambda: relay.in_flight)
@@ -67,7 +66,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         if settings.relay_wakeups:
             tasks.create_task(listener.run(stop), name="listener")
         tasks.create_task(relay.run(stop), name="relay")
-        tasks.create_task(keep_purging("purge", purge.run_once, settings.relay_purge_seconds, stop), name="purge")
+        tasks.create_task(purge.run(settings.purge_seconds, stop), name="purge")
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
 
 

@@ -12,4 +12,3 @@ PUBLISHED = Counter("relay_published_total", "Events that the broker has confirm
 FAILURES = Counter("relay_failures_total", "Events that were not published, by kind.", ["kind"])
 CONFIRM_SECONDS = Histogram("relay_confirm_seconds", "Time from publish to confirm.", buckets=FINE)
 PUBLISH_SECONDS = Histogram("relay_publish_seconds", "Time from when an event is due to its confirm.", buckets=WIDE)
-PURGED = Counter("relay_purged_total", "Published events deleted after their retention.")

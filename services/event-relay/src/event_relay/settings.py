@@ -7,18 +7,13 @@ from tablebell.settings import BrokerSettings, DatabaseSettings, OutboxSettings,
 
 class Settings(ServiceSettings, DatabaseSettings, BrokerSettings, OutboxSettings):
     port: Port = 8082
-    relay_poll_seconds: Seconds = 5.0
+    poll_seconds: Seconds = 5.0
     relay_wakeups: bool = True
     """Off: only the poll finds new events. For connection poolers without LISTEN."""
-    relay_purge_seconds: Seconds = 3600.0
 
     @property
     def lease(self) -> timedelta:
         return timedelta(seconds=self.lease_seconds)
-
-    @property
-    def retention(self) -> timedelta:
-        return timedelta(days=self.retention_days)
 
     @property
     def publish_timeout_seconds(self) -> float:

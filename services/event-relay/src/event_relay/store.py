@@ -34,8 +34,3 @@ async def release_abandoned(connection: Connection, ids: Sequence[int]) -> list[
 
 async def bury_abandoned(connection: Connection, row_id: int, error: str) -> bool:
     return await connection.fetchval(SQL["bury_abandoned"], row_id, error) is not None
-
-
-async def lock_purge(connection: Connection) -> bool:
-    locked: bool = await connection.fetchval(SQL["lock_purge"])
-    return locked

@@ -14,7 +14,7 @@ from .running import running_relay
 from .source import Source, event
 from .stream import Stream
 
-NO_POLL = {"relay_poll_seconds": 600.0}
+NO_POLL = {"poll_seconds": 600.0}
 UNROUTABLE = "KITCHEN_ON_FIRE"
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 
@@ -130,7 +130,7 @@ async def test_a_row_that_cannot_be_buried_does_not_stop_the_others(
 ) -> None:
     await refuse(pool, 1, "PROCESSING", "DEAD")
     (bad, _) = await source.commit(event(1, 1), event(2, 1))
-    async with running_relay(database, amqp_url, relay_poll_seconds=0.2):
+    async with running_relay(database, amqp_url, poll_seconds=0.2):
         await eventually(lambda: stream.arrivals == [(2, 1)])
         await asyncio.sleep(0.5)  # two polls find it again
         await source.commit(event(3, 1))
@@ -164,7 +164,7 @@ async def test_a_missing_privilege_buries_no_row(
     leased, *_ = await source.commit(*(event(number, 1) for number in range(1, 6)))
     await abandon(pool, leased)
     await pool.execute("REVOKE UPDATE ON event_outbox FROM tablebell_event_relay")
-    async with running_relay(database, amqp_url, relay_poll_seconds=0.2):
+    async with running_relay(database, amqp_url, poll_seconds=0.2):
         await asyncio.sleep(1)
         assert await source.statuses() == {"PROCESSING": 1, "PENDING": 4}
         await pool.execute("GRANT UPDATE ON event_outbox TO tablebell_event_relay")

@@ -16,7 +16,7 @@ from .running import running_relay
 from .source import Source, event
 from .stream import Stream
 
-NO_POLL = {"relay_poll_seconds": 600.0}
+NO_POLL = {"poll_seconds": 600.0}
 UNROUTABLE = "KITCHEN_ON_FIRE"
 
 

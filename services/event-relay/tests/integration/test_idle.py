@@ -20,7 +20,7 @@ async def test_an_idle_relay_makes_one_query_per_poll(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     proxy = TcpProxy(database.url_of("event_relay"))
-    async with proxy.open(), running_relay(database, amqp_url, database_url=proxy.url, relay_poll_seconds=POLL):
+    async with proxy.open(), running_relay(database, amqp_url, database_url=proxy.url, poll_seconds=POLL):
         await source.commit(event(1, 1))
         await eventually(lambda: stream.arrivals == [(1, 1)])
         await asyncio.sleep(2.0)
@@ -36,7 +36,7 @@ async def test_a_planned_event_causes_no_queries_before_it_is_due(
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     await source.commit(*(event(aggregate, 1, available_at=tomorrow) for aggregate in range(100)))
     proxy = TcpProxy(database.url_of("event_relay"))
-    async with proxy.open(), running_relay(database, amqp_url, database_url=proxy.url, relay_poll_seconds=POLL):
+    async with proxy.open(), running_relay(database, amqp_url, database_url=proxy.url, poll_seconds=POLL):
         await source.commit(event(1, 2))
         await eventually(lambda: stream.arrivals == [(1, 2)])
         await asyncio.sleep(2.0)

@@ -73,7 +73,7 @@ async def test_an_event_with_many_retries_is_overdue_and_a_planned_one_is_not(
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     planned, sent = await source.commit(event(1, 2, schedule_key="reminder-2h", available_at=tomorrow), event(2, 1))
     await pool.execute("UPDATE event_outbox SET created_at = now() - interval '9 days' WHERE id = $1", planned)
-    async with running_relay(database, amqp_url, relay_poll_seconds=600.0) as settings:
+    async with running_relay(database, amqp_url, poll_seconds=600.0) as settings:
         await eventually(lambda: is_ready(settings))
         await eventually(lambda: stream.arrivals == [(2, 1)])
         await eventually(lambda: is_published(source, sent))

@@ -15,7 +15,7 @@ from .running import running_relay
 from .source import Source, event
 from .stream import Stream
 
-NO_POLL = {"relay_poll_seconds": 600.0}
+NO_POLL = {"poll_seconds": 600.0}
 CORRELATION = {"correlation_id": "ask-4711", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 
 
@@ -70,7 +70,7 @@ async def test_events_committed_before_the_start_are_published(
 async def test_without_wake_ups_the_poll_finds_everything(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
-    async with running_relay(database, amqp_url, relay_wakeups=False, relay_poll_seconds=0.3):
+    async with running_relay(database, amqp_url, relay_wakeups=False, poll_seconds=0.3):
         for version in range(1, 4):
             await source.commit(*(event(aggregate, version) for aggregate in range(20)))
             await eventually(lambda: source.all_are("PUBLISHED"))
@@ -120,7 +120,7 @@ async def test_events_of_one_version_are_published_in_the_order_of_their_ids_acr
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     """Marking all notifications as read creates many events of one aggregate and version."""
-    async with running_relay(database, amqp_url, batch_size=10, relay_poll_seconds=600.0):
+    async with running_relay(database, amqp_url, batch_size=10, poll_seconds=600.0):
         await source.commit(*(event(1, 1, payload={"number": number}) for number in range(35)), event(1, 2))
         await eventually(lambda: source.all_are("PUBLISHED"))
         await eventually(lambda: len(stream.messages) == 36)
@@ -142,7 +142,7 @@ async def test_an_event_of_a_long_transaction_is_found_by_the_poll(
     database: Database, amqp_url: SecretStr, source: Source, stream: Stream
 ) -> None:
     """When it becomes visible, the cursor is already past its timestamp."""
-    async with running_relay(database, amqp_url, relay_poll_seconds=1.0):
+    async with running_relay(database, amqp_url, poll_seconds=1.0):
         await source.commit(event(1, 1))
         await eventually(lambda: source.all_are("PUBLISHED"))
         await source.commit(event(2, 1, available_at=datetime.now(UTC) - timedelta(hours=1)))

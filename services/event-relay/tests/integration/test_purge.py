@@ -1,4 +1,4 @@
-"""Only published events past their retention are deleted."""
+"""Only done and dead events past their retention are deleted."""
 
 import asyncio
 import contextlib
@@ -9,10 +9,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
-from event_relay import store
-from event_relay.purge import PURGE_BATCH, Purge
-from tablebell.outbox import Level, OutboxTable
-from tablebell.postgres import Pool, open_pool
+from tablebell.postgres import Pool
+from tablebell.purging import BATCH_SIZE
 from tablebell.testing import Database, eventually
 
 from .running import running_relay
@@ -20,27 +18,25 @@ from .source import Source, event
 from .stream import Stream, bind_queue
 
 FILL = """
-INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at, created_at)
+INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at, available_at,
+                          created_at)
 SELECT 'RESERVATION_REQUESTED', number, 1, '{}', $2, CASE WHEN $2 = 'PUBLISHED' THEN now() - $3::interval END,
-       now() - $3::interval
+       now() - $3::interval, now() - $3::interval
   FROM generate_series(1, $1::integer) AS number
 """
 # A frame with basic.ack on channel 2. Channel 1 is for the connection's probe.
 BASIC_ACK = b"\x01\x00\x02\x00\x00\x00\x0d\x00\x3c\x00\x50"
-EIGHT_DAYS, SIX_DAYS, WEEK = timedelta(days=8), timedelta(days=6), timedelta(days=7)
+EIGHT_DAYS, SIX_DAYS, MONTHS = timedelta(days=8), timedelta(days=6), timedelta(days=60)
 
 
-def purge_of(pool: Pool) -> Purge:
-    return Purge(pool, OutboxTable(Level.EVENT), WEEK)
-
-
-async def test_a_relay_deletes_only_published_events_past_their_retention(
+async def test_a_relay_deletes_only_published_and_dead_events_past_their_retention(
     database: Database, amqp_url: SecretStr, source: Source, pool: Pool
 ) -> None:
-    await pool.execute(FILL, PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
+    await pool.execute(FILL, BATCH_SIZE + 500, "PUBLISHED", EIGHT_DAYS)
     await pool.execute(FILL, 30, "PUBLISHED", SIX_DAYS)
     await pool.execute(FILL, 20, "DEAD", EIGHT_DAYS)
-    async with running_relay(database, amqp_url, relay_purge_seconds=0.2, retention_days=7):
+    await pool.execute(FILL, 10, "DEAD", MONTHS)
+    async with running_relay(database, amqp_url, purge_seconds=0.2, retention_days=7):
         await eventually(lambda: purged(source, {"PUBLISHED": 30, "DEAD": 20}))
         await asyncio.sleep(0.5)
         assert await source.statuses() == {"PUBLISHED": 30, "DEAD": 20}
@@ -48,25 +44,6 @@ async def test_a_relay_deletes_only_published_events_past_their_retention(
 
 async def purged(source: Source, expected: dict[str, int]) -> bool:
     return await source.statuses() == expected
-
-
-async def test_one_run_deletes_at_most_a_batch(database: Database, source: Source, pool: Pool) -> None:
-    await pool.execute(FILL, PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
-    async with open_pool(database.url_of("event_relay"), "test", size=2) as own:
-        assert await purge_of(own).run_once() is True
-        assert await source.statuses() == {"PUBLISHED": 500}
-        assert await purge_of(own).run_once() is False
-        assert await source.statuses() == {}
-
-
-async def test_one_relay_purges_at_a_time(source: Source, pool: Pool) -> None:
-    await pool.execute(FILL, 10, "PUBLISHED", EIGHT_DAYS)
-    async with pool.acquire() as other, other.transaction():
-        assert await store.lock_purge(other)
-        assert await purge_of(pool).run_once() is False
-        assert await source.statuses() == {"PUBLISHED": 10}
-    await purge_of(pool).run_once()
-    assert await source.statuses() == {}
 
 
 @asynccontextmanager
@@ -98,11 +75,11 @@ async def test_a_relay_with_events_in_flight_purges(
     database: Database, amqp_url: SecretStr, source: Source, pool: Pool
 ) -> None:
     await bind_queue(amqp_url)
-    await pool.execute(FILL, 2 * PURGE_BATCH + 500, "PUBLISHED", EIGHT_DAYS)
+    await pool.execute(FILL, 2 * BATCH_SIZE + 500, "PUBLISHED", EIGHT_DAYS)
     await source.commit(event(1, 1))
     async with (
         without_confirms(amqp_url) as url,
-        running_relay(database, url, relay_purge_seconds=0.2, retention_days=7),
+        running_relay(database, url, purge_seconds=0.2, retention_days=7),
     ):
         await eventually(lambda: source.all_are("PROCESSING"), within=8)
 
@@ -113,7 +90,7 @@ async def test_a_row_that_cannot_be_deleted_does_not_stop_the_relay(
     await pool.execute(FILL, 10, "PUBLISHED", EIGHT_DAYS)
     await pool.execute("CREATE TABLE referencing (id bigint REFERENCES event_outbox)")
     await pool.execute("INSERT INTO referencing SELECT min(id) FROM event_outbox")
-    async with running_relay(database, amqp_url, relay_purge_seconds=0.1, retention_days=7):
+    async with running_relay(database, amqp_url, purge_seconds=0.1, retention_days=7):
         await asyncio.sleep(0.5)
         await source.commit(event(1, 1))
         await eventually(lambda: stream.arrivals == [(1, 1)])

@@ -126,7 +126,7 @@ async def test_the_events_of_a_killed_relay_are_published_without_waiting_for_it
 ) -> None:
     async with relay_processes(1, database, amqp_url, LEASE_SECONDS="600") as (killed,):
         await eventually(lambda: shares_are(pool, [16]), within=30)
-        async with running_relay(database, amqp_url, relay_poll_seconds=600.0):
+        async with running_relay(database, amqp_url, poll_seconds=600.0):
             await eventually(lambda: shares_are(pool, [8, 8]))  # the first relay keeps partitions 0 to 7
             # It is frozen with leased events, whose leases last ten minutes. Then it is killed.
             killed.freeze()

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 
+from notification_fanout import store
 from notification_fanout.catch_up import CatchUp
 from notification_fanout.expander import Expander
 from notification_fanout.frame_backlog import FrameBacklog
 from notification_fanout.frame_publisher import FramePublisher
 from notification_fanout.listener import EventListener
-from notification_fanout.purge import Purge
 from notification_fanout.settings import Settings
 from tablebell import wakeups
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.loop import keep_running
-from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxGauges, OutboxTable
+from tablebell.outbox import CLAIM_PLANNER_SETTINGS, Level, OutboxGauges, OutboxTable, outbox_retentions
 from tablebell.partitions import PARTITIONS, Partitions
 from tablebell.people import Audience
 from tablebell.postgres import Connection, check, open_pool
-from tablebell.purging import keep_purging
+from tablebell.purging import Purge, Retention
 from tablebell.rabbit import Consumer, open_broker
 from tablebell.retry import RetryPolicy
 from tablebell.service import run_service
@@ -47,6 +47,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         contextlib.aclosing(FramePublisher(publishing)) as frame_publisher,
         asyncio.TaskGroup() as tasks,
     ):
+        outbox = OutboxTable(Level.NOTIFICATION)
         wakeup_listener = wakeups.WakeupListener(settings.database_url, SERVICE)
         announced = wakeup_listener.subscribe(Level.NOTIFICATION)
         partitions = Partitions(settings.database_url, SERVICE, PARTITION_NAMESPACE, on_acquired, announced)
@@ -67,7 +68,6 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             if len(partitions.owned) < PARTITIONS:  # other replicas expand too
                 wakeup_sender.announce(Level.NOTIFICATION)
 
-        purge = Purge(pool, retention=timedelta(days=settings.retention_days))
         backlog = FrameBacklog(pool, frame_publisher)
         consumers = [
             Consumer(
@@ -80,6 +80,7 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
                 linger_seconds=settings.listener_linger_seconds,
                 hold_seconds=settings.consumer_timeout_seconds / 2,
                 dead_letters=publishing,
+                dead_letter_ttl=settings.dead_retention,
                 recovery=CatchUp(pool, audience, settings.listener_batch_size),
             )
             for audience in Audience
@@ -98,11 +99,12 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         tasks.create_task(wakeup_listener.run(stop), name="wakeup_listener")
         tasks.create_task(partitions.run(stop), name="partitions")
         tasks.create_task(
-            keep_running("expander", expander.run_once, announced, settings.notification_poll_seconds, stop),
+            keep_running("expander", expander.run_once, announced, settings.poll_seconds, stop),
             name="expander",
         )
         tasks.create_task(keep_running("frames", backlog.run_once, Wakeup(), backlog.poll_seconds, stop), name="frames")
-        tasks.create_task(keep_purging("purge", purge.run_once, settings.purge_poll_seconds, stop), name="purge")
+        purge = Purge(pool, retentions(settings, outbox))
+        tasks.create_task(purge.run(settings.purge_seconds, stop), name="purge")
         health = Health(
             stop,
             {
@@ -112,9 +114,18 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
                 "listeners": check_listeners,
             },
         )
-        gauges = OutboxGauges(pool, OutboxTable(Level.NOTIFICATION))
+        gauges = OutboxGauges(pool, outbox)
         app = health_app(SERVICE, health, gauges.refresh)
         tasks.create_task(serve(app, settings.host, settings.port, stop), name="http")
+
+
+def retentions(settings: Settings, outbox: OutboxTable) -> list[Retention]:
+    return [
+        *outbox_retentions(outbox, done=settings.retention, dead=settings.dead_retention),
+        # Detects redelivered messages: it must be kept for longer than a message can stay in a queue.
+        Retention("processed_event", settings.retention, store.purge_processed_events),
+        Retention("event_notification", timedelta(days=settings.inbox_retention_days), store.purge_event_notifications),
+    ]
 
 
 async def on_acquired(_connection: Connection, _partitions: Sequence[int]) -> None:

@@ -3,13 +3,14 @@
 from typing import Any
 
 from notification_fanout import notifications
-from notification_fanout.channels import SHARED, DeliveryContext, Recipient, Skip, plan
+from notification_fanout.channels import DeliveryContext, Recipient, Skip, plan
 from notification_fanout.expiry import is_urgent, not_after
 from notification_fanout.language import language_of
 from notification_fanout.mail import MailContext
 from notification_fanout.notifications import EventNotification, Row
 from notification_fanout.render import NotificationRenderer, Text
 from tablebell.audience import channels_for
+from tablebell.people import SHARED_CHANNELS
 
 
 class RendererCache:
@@ -86,7 +87,7 @@ def channel_sends(
             send |= {"is_sent": False, "outcome": "WITHDRAWN", "last_error": withdrawn}
         else:
             send["next_attempt_at"] = decision.not_before if decision.not_before > context.now else None
-            if decision.channel in SHARED:
+            if decision.channel in SHARED_CHANNELS:
                 send |= _share(shared.carrier(event, decision.address, row["id"]), row["id"], event)
         sends.append(send)
     return sends

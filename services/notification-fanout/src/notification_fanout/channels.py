@@ -12,8 +12,6 @@ from tablebell.people import DEFAULT_CHANNELS, DURABLE_CHANNELS, Channel, UserTy
 
 # Slack has one address for everyone: the webhook is a setting of the dispatcher.
 SLACK_ADDRESS = "#ops"
-# Channels on which several people share an address: an event is sent there once.
-SHARED = frozenset({Channel.SLACK})
 # Channels that observe quiet hours.
 DISTURBING = frozenset({Channel.SMS, Channel.PUSH})
 CLOCK_TICK = timedelta(seconds=1)

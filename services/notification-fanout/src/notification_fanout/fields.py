@@ -8,6 +8,7 @@ from notification_fanout.language import Language
 from tablebell.events import ReservationData
 
 NAME_LENGTH = 60
+REASON_LENGTH = 200
 
 Escape: TypeAlias = Callable[[str], str]
 
@@ -27,15 +28,20 @@ class Fields(dict[str, str]):
 
     def __missing__(self, field: str) -> str:
         if field in NAMES:
-            value = self._escape_name(plain(getattr(self._data, NAMES[field]), NAME_LENGTH))
+            attribute, length = NAMES[field]
+            value = self._escape_name(plain(getattr(self._data, attribute) or "", length))
         else:
             value = FORMATTED[field](self._language, self._data)
         self[field] = value
         return value
 
 
-# Fields with user input, by attribute of ReservationData.
-NAMES = {"customer": "customer_name", "restaurant": "restaurant_name"}
+# Fields with user input: the attribute of ReservationData, and how much of it is shown.
+NAMES = {
+    "customer": ("customer_name", NAME_LENGTH),
+    "restaurant": ("restaurant_name", NAME_LENGTH),
+    "reason": ("reason", REASON_LENGTH),
+}
 
 FORMATTED: Mapping[str, Callable[[Language, ReservationData], str]] = {
     "party": lambda language, data: language.party(data.party_size),

@@ -18,7 +18,7 @@ from babel.dates import format_datetime
 
 from notification_fanout.contact import ContactTexts
 from tablebell.audience import AUDIENCES
-from tablebell.events import EventType
+from tablebell.events import EventType, ReservationData
 from tablebell.people import Audience
 
 CODES = ("it", "en", "es", "pt")
@@ -52,6 +52,13 @@ class Language:
     contact: Mapping[str, ContactTexts]
     """By reason."""
     templates: Mapping[tuple[EventType, Audience], Template]
+    called_off: Mapping[Audience, Template]
+    """For a cancellation by the restaurant, with its reason."""
+
+    def template(self, event_type: EventType, audience: Audience, data: ReservationData) -> Template:
+        if event_type is EventType.RESERVATION_CANCELLED and data.reason is not None:
+            return self.called_off[audience]
+        return self.templates[event_type, audience]
 
     def party(self, size: int) -> str:
         form = self.party_forms.get(self.locale.plural_form(size), self.party_forms["other"])
@@ -96,6 +103,7 @@ def _load(code: str) -> Language:
             for event_type, audiences in AUDIENCES.items()
             for audience in audiences
         },
+        called_off={audience: Template(**texts["CANCELLED_BY_THE_RESTAURANT"][audience]) for audience in Audience},
     )
 
 

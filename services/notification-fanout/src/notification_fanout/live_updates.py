@@ -16,9 +16,18 @@ import asyncpg
 from notification_fanout import store
 from notification_fanout.message_parser import Incoming, NotificationEvent, ReservationEvent
 from notification_fanout.notifications import event_label
-from tablebell.audience import RESOLVING, supersedes_earlier
+from tablebell.audience import AUDIENCES, RESOLVING, supersedes_earlier
 from tablebell.events import EventType
-from tablebell.frames import AddressedFrame, DismissedFrame, Frame, ReadFrame, ResolvedFrame, address, addressed
+from tablebell.frames import (
+    AddressedFrame,
+    DismissedFrame,
+    Frame,
+    ReadFrame,
+    ReservationFrame,
+    ResolvedFrame,
+    address,
+    addressed,
+)
 from tablebell.inbox import SHARED_EVENTS, Outcome
 from tablebell.outbox import withdraw_channel_sends
 from tablebell.people import Audience
@@ -58,7 +67,30 @@ async def apply_events(connection: Connection, audience: Audience, events: Seque
         for notification_id in each.data.notification_ids or ():
             frame = DismissedFrame(notification_id=notification_id, at=each.data.at)
             own.append(addressed(frame, [_own_address(each)]))
+    own += await _silent_changes(connection, audience, events)
     return own + await _to_recipients(connection, shared)
+
+
+async def _silent_changes(
+    connection: Connection, audience: Audience, events: Sequence[Incoming]
+) -> list[AddressedFrame]:
+    """Frames for the staff about events that notify nobody: the guests arrived, or did not."""
+    silent = [each for each in events if isinstance(each, ReservationEvent) and not AUDIENCES[each.event.event_type]]
+    if audience is not Audience.RESTAURANT or not silent:
+        return []
+    staff: Mapping[int, list[str]] = defaultdict(list)
+    for row in await store.find_staff(connection, list({each.data.restaurant_id for each in silent})):
+        staff[row["restaurant_id"]].append(address(audience.user_type, row["id"]))
+    return [
+        addressed(
+            ReservationFrame(
+                reservation_id=each.data.reservation_id, status=each.data.status, version=each.event.aggregate_version
+            ),
+            staff[each.data.restaurant_id],
+        )
+        for each in silent
+        if staff[each.data.restaurant_id]
+    ]
 
 
 async def _resolved_by_reservation_events(
@@ -193,6 +225,7 @@ def _outcome(by: ReservationEvent) -> Outcome:
         slot_time=data.slot_time,
         proposed_time=data.proposed_time,
         party_size=data.party_size,
+        reason=data.reason,
     )
 
 

@@ -57,7 +57,8 @@ class MailRenderer:
 
     def render(self, title: str) -> EmailMessage:
         """The mail without its greeting. `title` is the stored title of the notification."""
-        template, language = self._language.templates[self._event_type, self._audience], self._language
+        language = self._language
+        template = language.template(self._event_type, self._audience, self._data)
         facts = dict(self._facts())
         paragraph = template.mail.format_map(self._fields)
         to_guest = self._audience is Audience.CUSTOMER
@@ -105,6 +106,8 @@ class MailRenderer:
         yield "name" if self._audience is Audience.CUSTOMER else "customer", fields["customer"]
         if self._audience in (Audience.ADMIN, Audience.AGENCY):
             yield "restaurant", fields["restaurant"]
+        if self._data.reason:
+            yield "reason", fields["reason"]
         if self._data.note and sees_note(self._audience):
             yield "note", plain(self._data.note, NOTE_LENGTH)
 

@@ -35,4 +35,3 @@ EXPANDED = Counter("fanout_expanded_total", "L1 rows by the status after expansi
 CHANNEL_SENDS = Counter("fanout_channel_sends_total", "L2 rows written", ("channel", "outcome"))
 LIMITED = Counter("fanout_limited_total", "L2 rows postponed or skipped by the limit per recipient and hour")
 EXPANSION = Histogram("fanout_expansion_seconds", "Duration of one batch from L1 to L2", buckets=LATENCY_BUCKETS)
-PURGED = Counter("fanout_purged_total", "Rows deleted past their retention", ("table",))

@@ -30,7 +30,7 @@ class Text:
 
 
 def render_text(event_type: EventType, audience: Audience, language: Language, data: ReservationData) -> Text:
-    template, fields = language.templates[event_type, audience], Fields(language, data)
+    template, fields = language.template(event_type, audience, data), Fields(language, data)
     return Text(template.title.format_map(fields), template.body.format_map(fields))
 
 
@@ -54,7 +54,7 @@ class NotificationRenderer:
         self._data = data
         self._text = text
         self._context = context
-        self._template: Template = language.templates[event_type, audience]
+        self._template: Template = language.template(event_type, audience, data)
         self._fields = Fields(language, data)
 
     def message(self, channel: Channel, name: str, ids: Mapping[str, str]) -> Message:

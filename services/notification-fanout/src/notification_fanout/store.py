@@ -52,6 +52,10 @@ async def find_frame_recipients(connection: Connection, event_notification_ids: 
     return await connection.fetch(SQL["find_frame_recipients"], event_notification_ids)
 
 
+async def find_staff(connection: Connection, restaurant_ids: Sequence[int]) -> Rows:
+    return await connection.fetch(SQL["find_staff"], restaurant_ids)
+
+
 async def lock_events(connection: Connection, notification_ids: Sequence[int], user_types: Sequence[str]) -> Rows:
     return await connection.fetch(SQL["lock_events"], notification_ids, user_types)
 
@@ -124,10 +128,11 @@ async def list_unprocessed_events(
     return await connection.fetch(SQL["list_unprocessed_events"], listener, lookback, after_id, limit)
 
 
-async def lock_purge(connection: Connection) -> bool:
-    return bool(await connection.fetchval(SQL["lock_purge"]))
-
-
 async def purge_processed_events(connection: Connection, retention: timedelta, limit: int) -> int:
     status = await connection.execute(SQL["purge_processed_events"], retention, limit)
+    return int(status.rpartition(" ")[2])
+
+
+async def purge_event_notifications(connection: Connection, retention: timedelta, limit: int) -> int:
+    status = await connection.execute(SQL["purge_event_notifications"], retention, limit)
     return int(status.rpartition(" ")[2])

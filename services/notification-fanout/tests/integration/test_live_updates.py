@@ -144,6 +144,18 @@ async def test_a_dismissal_sends_a_frame_to_its_owner_and_withdraws_nothing(harn
     assert await harness.count("notification_channel_send", "outcome = 'WITHDRAWN'") == 0
 
 
+async def test_an_arrival_notifies_nobody_and_is_sent_to_the_screens_of_the_staff(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        await harness.pool.execute("UPDATE restaurant_users SET active = false WHERE id = 52")
+        arrived = data(7, status="ARRIVED", actor=MARCO, action="CUSTOM")
+        await harness.publish(message(EventType.RESERVATION_ARRIVED, arrived, version=3))
+        await eventually(lambda: frames_of(frames, "reservation"))
+        await eventually(lambda: harness.processed(1))
+    ((to, frame),) = frames_of(frames, "reservation")
+    assert (to, frame["reservationId"], frame["status"], frame["version"]) == (STAFF[:2], 7, "ARRIVED", 3)
+    assert await harness.count("notification") == 0
+
+
 async def test_reading_a_shared_notification_sends_a_frame_to_all_staff(harness: Harness) -> None:
     async with harness.live_updates() as frames, harness.replica():
         _, request_id = await request_reservation(harness)

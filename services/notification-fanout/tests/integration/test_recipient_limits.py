@@ -87,6 +87,13 @@ async def test_expanders_take_turns_on_one_recipient(harness: Harness) -> None:
     assert (await sms(harness))[-1]["last_error"] is not None, "it waits for the three that were committed meanwhile"
 
 
+async def test_a_large_batch_takes_few_locks(harness: Harness) -> None:
+    async with harness.pool.acquire() as connection, connection.transaction():
+        await connection.execute(store.SQL["lock_recipients"], [f"SMS +39333{number:07}" for number in range(5000)])
+        locks = await connection.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 45")
+    assert locks == 128
+
+
 async def test_a_limit_of_0_takes_no_lock_and_reads_nothing(harness: Harness) -> None:
     statements: list[str] = []
     async with expander(harness, statements=statements) as the_expander:

@@ -15,7 +15,11 @@ REACHABLE = RestaurantContact(
 )
 
 
-def sample(customer: str, restaurant: str, note: str | None) -> ReservationData:
+# A cancellation by the restaurant, with its reason, has texts of its own.
+CALLED_OFF = "called off"
+
+
+def sample(customer: str, restaurant: str, note: str | None, reason: str | None = None) -> ReservationData:
     """Changed from the evening after, with another time proposed."""
     return ReservationData(
         reservation_id=17,
@@ -33,15 +37,23 @@ def sample(customer: str, restaurant: str, note: str | None) -> ReservationData:
         previous_slot_time=SLOT + timedelta(days=1),
         previous_party_size=1,
         reminder="24h",
+        reason=reason,
     )
 
 
-def text(event_type: EventType, audience: Audience, code: str, name: str = "Anna Bianchi") -> Text:
-    return render_text(event_type, audience, languages()[code], sample(name, f"Da {name}", name))
+def sample_of(event_type: str, name: str) -> tuple[EventType, ReservationData]:
+    if event_type == CALLED_OFF:
+        return EventType.RESERVATION_CANCELLED, sample(name, f"Da {name}", name, name)
+    return EventType(event_type), sample(name, f"Da {name}", name)
+
+
+def text(event_type: str, audience: Audience, code: str, name: str = "Anna Bianchi") -> Text:
+    kind, data = sample_of(event_type, name)
+    return render_text(kind, audience, languages()[code], data)
 
 
 def renderer(
-    event_type: EventType,
+    event_type: str,
     audience: Audience,
     code: str,
     name: str = "Anna Bianchi",
@@ -51,5 +63,5 @@ def renderer(
 ) -> NotificationRenderer:
     """`name` is what everybody typed."""
     context = MailContext(contact, version=3, occurred_at=SLOT - timedelta(days=2), was_accepted=was_accepted)
-    data, stored = sample(name, f"Da {name}", name), text(event_type, audience, code, name)
-    return NotificationRenderer(event_type, audience, languages()[code], data, text=stored, context=context)
+    (kind, data), stored = sample_of(event_type, name), text(event_type, audience, code, name)
+    return NotificationRenderer(kind, audience, languages()[code], data, text=stored, context=context)

@@ -14,11 +14,11 @@ from tablebell.events import EventType
 from tablebell.messages import Message, PushMessage, SlackMessage, SmsMessage
 from tablebell.people import DURABLE_CHANNELS, Audience, Channel
 
-from .samples import REACHABLE, renderer, text
+from .samples import CALLED_OFF, REACHABLE, renderer, text
 
 COMBINATIONS = [
     (event_type, audience, code)
-    for event_type, audiences in AUDIENCES.items()
+    for event_type, audiences in [*AUDIENCES.items(), (CALLED_OFF, tuple(Audience))]
     for audience in audiences
     for code in CODES
 ]
@@ -56,7 +56,7 @@ def sms(message: Message) -> str:
 
 @pytest.mark.parametrize(("event_type", "audience", "code", "channel"), COMBINATIONS_BY_CHANNEL)
 def test_every_text_is_complete_in_every_language_and_for_every_channel(
-    event_type: EventType, audience: Audience, code: str, channel: Channel
+    event_type: str, audience: Audience, code: str, channel: Channel
 ) -> None:
     message = renderer(event_type, audience, code).message(channel, "Giulia", {})
     texts = strings(message.model_dump(exclude_none=True))
@@ -69,12 +69,13 @@ def test_every_text_is_complete_in_every_language_and_for_every_channel(
 @pytest.mark.parametrize("contact", [REACHABLE, RestaurantContact(phone="9" * PHONE_LENGTH), RestaurantContact()])
 @pytest.mark.parametrize(("event_type", "audience", "code"), COMBINATIONS)
 def test_an_sms_fits_into_160_gsm_characters_even_with_the_longest_names(
-    event_type: EventType, audience: Audience, code: str, contact: RestaurantContact
+    event_type: str, audience: Audience, code: str, contact: RestaurantContact
 ) -> None:
     shown = sms(renderer(event_type, audience, code, LONGEST, contact=contact).message(Channel.SMS, LONGEST, {}))
     assert len(shown) <= 160
     assert set(shown) <= SEPTETS
-    reason = contact_reason(event_type, audience)
+    cause = EventType.RESERVATION_CANCELLED if event_type == CALLED_OFF else EventType(event_type)
+    reason = contact_reason(cause, audience)
     says_where_to_call = reason is not None and languages()[code].contact[reason].sms is not None
     assert shown.endswith(contact.phone or "no number") == (says_where_to_call and contact.phone is not None)
 
@@ -82,7 +83,7 @@ def test_an_sms_fits_into_160_gsm_characters_even_with_the_longest_names(
 @pytest.mark.parametrize("user_input", HOSTILE)
 @pytest.mark.parametrize(("event_type", "audience", "code"), COMBINATIONS)
 def test_user_input_never_becomes_a_header_markup_or_a_link(
-    event_type: EventType, audience: Audience, code: str, user_input: str
+    event_type: str, audience: Audience, code: str, user_input: str
 ) -> None:
     contact = RestaurantContact.of(address=user_input, phone=None, sender_name=user_input, reply_to=user_input)
     rendered = renderer(event_type, audience, code, user_input, contact=contact)
@@ -117,6 +118,16 @@ def test_the_languages_have_the_same_texts_with_the_same_placeholders(code: str)
         for ours, theirs in ((template.title, other.title), (template.body, other.body), (template.sms, other.sms)):
             assert placeholders(ours) == placeholders(theirs), key
         assert placeholders(template.mail) == set(), "the e-mail lists the facts"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_cancellation_by_the_restaurant_tells_the_guest_who_cancelled_and_why(code: str) -> None:
+    called_off = text(CALLED_OFF, Audience.CUSTOMER, code, "Burst pipe")
+    assert called_off.title.startswith("Da Burst pipe ")
+    assert called_off.body.endswith(": Burst pipe")
+    assert called_off.title != text(EventType.RESERVATION_CANCELLED, Audience.CUSTOMER, code, "Burst pipe").title
+    mail = renderer(CALLED_OFF, Audience.CUSTOMER, code, "Burst pipe").message(Channel.EMAIL, "Anna", {})
+    assert [languages()[code].labels["reason"], "Burst pipe"] in [list(fact) for fact in mail.model_dump()["facts"]]
 
 
 def placeholders(template: str) -> set[str]:

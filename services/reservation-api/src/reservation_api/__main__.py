@@ -2,23 +2,23 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 from functools import partial
 
-from reservation_api.access import purge_revocations
+from reservation_api import store
 from reservation_api.app import build_app
-from reservation_api.idempotency import Idempotency
+from reservation_api.idempotency import KEEP, Idempotency
 from reservation_api.settings import Settings
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.postgres import check, open_pool
-from tablebell.purging import keep_purging
+from tablebell.purging import Purge, Retention
 from tablebell.service import run_service
 from tablebell.settings import load
 from tablebell.wakeups import open_wakeup_sender
 from tablebell.web import serve
 
 SERVICE = "reservation-api"
-PURGE_SECONDS = 600.0
 
 
 async def serve_until(settings: Settings, stop: Stop) -> None:
@@ -31,10 +31,14 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
         health = Health(stop, {"postgres": partial(check, pool)})
         app = build_app(settings, pool, wakeup_sender, idempotency, health)
         tasks.create_task(serve(app, settings.host, settings.port, stop, settings.http_limits), name="http")
-        purging_keys = keep_purging("idempotency-keys", idempotency.purge_once, PURGE_SECONDS, stop)
-        tasks.create_task(purging_keys, name="purge-idempotency-keys")
-        purging_revocations = keep_purging("revocations", partial(purge_revocations, pool), PURGE_SECONDS, stop)
-        tasks.create_task(purging_revocations, name="purge-revocations")
+        purge = Purge(
+            pool,
+            [
+                Retention("idempotency_key", KEEP, store.purge_keys, is_history=False),
+                Retention("revocation", timedelta(0), store.purge_revocations, is_history=False),
+            ],
+        )
+        tasks.create_task(purge.run(settings.purge_seconds, stop), name="purge")
 
 
 def main() -> int:

@@ -14,7 +14,6 @@ from tablebell.postgres import Executor, Pool
 from tablebell.tokens import Identity
 
 MAX_CACHED = 50_000
-PURGE_BATCH = 1_000
 READ_ONLY = "READ_ONLY"
 
 
@@ -102,8 +101,3 @@ async def deactivate_person(connection: Executor, user_type: UserType, user_id: 
 async def reactivate_person(connection: Executor, user_type: UserType, user_id: int) -> bool:
     """The person can sign in again; the old tokens stay revoked. Returns whether the person exists."""
     return await store.set_person_active(connection, user_type, user_id, active=True)
-
-
-async def purge_revocations(pool: Pool) -> bool:
-    """Delete expired revocations; True if there may be more."""
-    return await store.purge_revocations(pool, PURGE_BATCH) == PURGE_BATCH

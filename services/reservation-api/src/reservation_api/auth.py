@@ -2,8 +2,8 @@
 
 401 without a valid token of an active person, 403 for a user type without access, and for a read-only admin who wants
 to change something. The use case checks the owner and returns 404, so that clients cannot find out which ids exist. A
-source that sends many invalid tokens gets 429 for these. Its valid tokens
-still pass: one broken client must not lock out everyone behind the same address.
+source that sends many invalid tokens gets 429 for these. Its valid tokens still pass: one broken client must not lock
+out everyone behind the same address.
 """
 
 import math

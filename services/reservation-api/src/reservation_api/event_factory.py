@@ -52,6 +52,7 @@ def reservation_event(
     actor: Actor | None = None,
     action: str | None = None,
     planned: Planned | None = None,
+    reason: str | None = None,
 ) -> dict[str, Any]:
     """`row` is the reservation before the transition, `after` the state after it. A planned event is due later."""
     data = ReservationData(
@@ -72,6 +73,7 @@ def reservation_event(
         actor=actor,
         action=action,
         reminder=planned.reminder if planned else None,
+        reason=reason,
     )
     return {
         "event_type": event_type,

@@ -21,7 +21,6 @@ from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
 
 KEEP = timedelta(hours=24)
-PURGE_BATCH = 1000
 WAIT = "SET LOCAL lock_timeout = '2s'"
 NO_WAIT_LIMIT = "SET LOCAL lock_timeout = 0"
 
@@ -68,7 +67,3 @@ class Idempotency:
         if row["request_hash"] != request_hash:
             raise Problem(ProblemType.KEY_REUSED, "Use a new Idempotency-Key for a new request.")
         return answer_type.model_validate(row["response"])
-
-    async def purge_once(self) -> bool:
-        """Delete expired keys; True if there may be more."""
-        return await store.purge_keys(self._pool, KEEP, PURGE_BATCH) == PURGE_BATCH

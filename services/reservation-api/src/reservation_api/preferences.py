@@ -8,12 +8,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 from reservation_api import store
 from reservation_api.access import unknown_user
 from reservation_api.schemas import Body
+from tablebell.audience import AUDIENCES
 from tablebell.events import EventType
 from tablebell.people import Channel
 from tablebell.postgres import Pool
 from tablebell.tokens import Identity
 
-NOTIFIED_EVENTS = frozenset(event for event in EventType if event.startswith("RESERVATION_"))
+NOTIFIED_EVENTS = frozenset(event for event, audiences in AUDIENCES.items() if audiences)
 WALL_CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 
 

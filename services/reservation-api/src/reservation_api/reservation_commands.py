@@ -1,4 +1,4 @@
-"""Commands on a reservation: staff accept, reject and postpone it, customers and their agency change and cancel it."""
+"""Commands on a reservation: staff answer it, cancel it, note who came; customers and agencies change and cancel it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,7 +14,7 @@ from reservation_api.people import find_person
 from reservation_api.problem import Problem, not_found
 from reservation_api.reservations import ReservationView, view
 from reservation_api.restaurants import Restaurants
-from reservation_api.schemas import Body, Moment, PartySize, Text
+from reservation_api.schemas import Body, Moment, PartySize, Reason, Text
 from reservation_api.transaction import in_transaction
 from reservation_api.transition import LockedReservation
 from tablebell.outbox import Level
@@ -28,6 +28,12 @@ class Postpone(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"proposedTime": "2027-11-14T21:30:00"}})
 
     proposed_time: Moment
+
+
+class Cancellation(Body):
+    model_config = ConfigDict(json_schema_extra={"example": {"reason": "A pipe has burst in the kitchen."}})
+
+    reason: Reason
 
 
 class Change(Body):
@@ -60,15 +66,22 @@ class ReservationCommands:
         self._horizon = horizon
 
     async def decide(
-        self, identity: Identity, reservation_id: int, act: Act, proposed_time: datetime | None = None
+        self,
+        identity: Identity,
+        reservation_id: int,
+        act: Act,
+        proposed_time: datetime | None = None,
+        reason: str | None = None,
     ) -> ReservationView:
+        """An act of the restaurant's staff."""
+
         async def work(connection: Connection) -> ReservationView:
             staff = await find_person(connection, identity)
             locked = await self.lock(connection, reservation_id)
             if locked.row["restaurant_id"] != staff.restaurant_id:
                 raise not_found("reservation")
             desired = await self.proposal(locked, proposed_time)
-            return await locked.act(act, staff, **desired)
+            return await locked.act(act, staff, reason=reason, **desired)
 
         answer = await in_transaction(self._pool, work)
         self.on_committed(act)

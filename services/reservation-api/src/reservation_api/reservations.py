@@ -1,6 +1,7 @@
 """The representation of a reservation in responses, and the lists of reservations."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -15,6 +16,8 @@ from tablebell.events import CamelModel
 from tablebell.postgres import Pool
 from tablebell.tokens import Identity
 
+DIGITS = frozenset("0123456789")
+LEAST_DIGITS = 3
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 # The year 2286 in microseconds: later than any reservation, and safe for datetime arithmetic.
@@ -86,6 +89,29 @@ def view(row: store.Row) -> ReservationView:
     )
 
 
+class StaffReservationView(ReservationView):
+    """A reservation as the staff of its restaurant see it."""
+
+    customer_phone: str | None
+    visits: int
+    """How often the guest came to this restaurant before."""
+    no_shows: int
+    """How often the guest did not come."""
+
+
+def staff_view(row: store.Row) -> StaffReservationView:
+    more = {name: row[name] for name in ("customer_phone", "visits", "no_shows")}
+    return StaffReservationView.model_construct(**dict(view(row)), **more)
+
+
+@dataclass(frozen=True, slots=True)
+class StaffFilter:
+    status: Status | None
+    day: date | None
+    text: str | None
+    """A part of the guest's name, or digits of the phone number."""
+
+
 class Reservations:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -113,16 +139,24 @@ class Reservations:
         return _page(rows, limit)
 
     async def of_staff(
-        self, staff_id: int, status: Status | None, day: date | None, cursor: str | None, limit: int
-    ) -> Page[ReservationView]:
+        self, staff_id: int, chosen: StaffFilter, cursor: str | None, limit: int
+    ) -> Page[StaffReservationView]:
+        digits = "".join(character for character in chosen.text or "" if character in DIGITS)
         after = (EPOCH, 0)
         if cursor:
             micros, last_id = decode(cursor, 2)
             after = (EPOCH + max(0, min(micros, MAX_MICROS)) * MICROSECOND, last_id)
         rows = await store.list_reservations_of_staff(
-            self._pool, staff_id, status=status, day=day, after=after, limit=limit + 1
+            self._pool,
+            staff_id,
+            status=chosen.status,
+            day=chosen.day,
+            name=chosen.text,
+            phone=digits if len(digits) >= LEAST_DIGITS else None,
+            after=after,
+            limit=limit + 1,
         )
-        page = [view(row) for row in rows[:limit]]
+        page = [staff_view(row) for row in rows[:limit]]
         more = len(rows) > limit
         return Page(items=page, next_cursor=encode(_micros(page[-1].slot_time), page[-1].id) if more else None)
 

@@ -43,6 +43,7 @@ Id = Annotated[int, Field(strict=True, ge=1, le=LARGEST_ID)]
 PathId = Annotated[int, Field(ge=1, le=LARGEST_ID)]
 PartySize = Annotated[int, Field(strict=True, ge=1, le=1000)]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(printable)]
+Reason = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(printable)]
 Moment = Annotated[
     datetime,
     AfterValidator(whole_minute),

@@ -44,8 +44,8 @@ async def list_revocations(connection: Executor) -> list[Record]:
     return await connection.fetch(SQL["list_revocations"])
 
 
-async def purge_revocations(connection: Executor, limit: int) -> int:
-    return int((await connection.execute(SQL["purge_revocations"], limit)).split()[-1])
+async def purge_revocations(connection: Executor, after_expiry: timedelta, limit: int) -> int:
+    return int((await connection.execute(SQL["purge_revocations"], after_expiry, limit)).split()[-1])
 
 
 async def set_person_active(connection: Executor, user_type: UserType, user_id: int, *, active: bool) -> bool:
@@ -105,10 +105,12 @@ async def list_reservations_of_staff(
     *,
     status: str | None,
     day: date | None,
+    name: str | None,
+    phone: str | None,
     after: tuple[datetime, int],
     limit: int,
 ) -> list[Record]:
-    return await connection.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, *after, limit)
+    return await connection.fetch(SQL["list_reservations_of_staff"], staff_id, status, day, name, phone, *after, limit)
 
 
 async def lock_reservation(connection: Connection, reservation_id: int) -> Record | None:

@@ -16,7 +16,7 @@ import asyncpg
 from reservation_api import store
 from reservation_api.create_reservation import double_booking
 from reservation_api.domain.limits import Limits
-from reservation_api.domain.reservation import RULES, Act, Illegal, Reservation, Status, TooLate, perform
+from reservation_api.domain.reservation import RULES, Act, Illegal, Reservation, Status, WrongTime, perform
 from reservation_api.domain.schedule import plan
 from reservation_api.event_factory import reservation_event
 from reservation_api.limit_problem import limit_problem
@@ -24,6 +24,7 @@ from reservation_api.metrics import DECISIONS_LOST
 from reservation_api.people import Person
 from reservation_api.problem import HandledBy, Problem, ProblemType, not_found
 from reservation_api.reservations import ReservationView, view
+from tablebell.events import EventType
 from tablebell.inbox import Outcome
 from tablebell.outbox import withdraw_channel_sends
 from tablebell.people import UserType
@@ -55,9 +56,10 @@ class LockedReservation:
         return cls(connection, row, limits)
 
     async def act(
-        self, act: Act, person: Person, *, via: tuple[int, int] | None = None, **desired: Any
+        self, act: Act, person: Person, *, via: tuple[int, int] | None = None, reason: str | None = None, **desired: Any
     ) -> ReservationView:
-        """`via`: the ids of the event notification and the notification; `desired`: the fields that the act sets."""
+        """`via`: the ids of the event notification and the notification; `reason`: why the restaurant cancels;
+        `desired`: the fields that the act sets."""
         rule = RULES[act]
         try:
             after = perform(act, replace(self.reservation, **desired), person.user_type, datetime.now(UTC))
@@ -73,6 +75,7 @@ class LockedReservation:
             slot_time=after.slot_time,
             proposed_time=after.proposed_time,
             party_size=after.party_size,
+            reason=reason,
         )
         await store.append_action(
             self.connection,
@@ -91,9 +94,10 @@ class LockedReservation:
         # Also if it becomes ACCEPTED: an operator may have requeued a dead reminder of an earlier version.
         if Status.ACCEPTED in (self.reservation.status, after.status):
             await store.withdraw_planned_events(self.connection, self.id, f"the reservation is {after.status} now")
-        events = [reservation_event(self.row, after, at, rule.event_type, actor=person.actor, action=rule.action)]
-        if after.status is Status.ACCEPTED:
-            events += self._reminders(after, at)
+        event = reservation_event(
+            self.row, after, at, rule.event_type, actor=person.actor, action=rule.action, reason=reason
+        )
+        events = [event, *self._planned(after, at)]
         await self._append(events)
         changed = {field: getattr(after, field) for field in ("status", "version", "slot_time", "party_size", "note")}
         return view({**dict(self.row), **changed, "proposed_time": after.proposed_time, "updated_at": at})
@@ -120,13 +124,18 @@ class LockedReservation:
             # An operator requeued a dead reminder after the withdrawal. The retry withdraws it too.
             raise asyncpg.SerializationError("a reminder was requeued at the same time") from error
 
-    def _reminders(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
+    def _planned(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
+        """Reminders and thanks for an accepted table; only thanks for guests who have arrived."""
+        if after.status not in {Status.ACCEPTED, Status.ARRIVED}:
+            return []
         planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), at)
+        if after.status is Status.ARRIVED:
+            planned = [event for event in planned if event.event_type is EventType.RESERVATION_VISIT_ENDED]
         return [reservation_event(self.row, after, at, event.event_type, planned=event) for event in planned]
 
     async def _refusal(self, illegal: Illegal) -> Problem:
         """The 409; names the person whose action led to the current state, if there is one."""
-        if isinstance(illegal, TooLate):
+        if isinstance(illegal, WrongTime):
             return Problem(ProblemType.NOT_POSSIBLE_NOW, str(illegal))
         action = await store.find_resulting_action(self.connection, self.id, self.reservation.version)
         return already_handled(action) if action else Problem(ProblemType.NOT_POSSIBLE_NOW, str(illegal))

@@ -44,6 +44,15 @@ TABLES = {
 READ_ONLY_ADMIN = 3
 NOBODY = 987_654
 
+# Routes that need an older reservation in another state.
+STATUSES = {
+    "/restaurant/reservation/{reservation_id}/cancel": "ACCEPTED",
+    "/restaurant/reservation/{reservation_id}/arrived": "ACCEPTED",
+    "/restaurant/reservation/{reservation_id}/no-show": "ACCEPTED",
+    "/restaurant/reservation/{reservation_id}/undo": "ARRIVED",
+}
+LONG_AGO = timedelta(days=-60)
+
 SELECTION = {"level": "event_outbox", "ids": [1]}
 # What the paths of objects without an owner name.
 FIXED = {"{restaurant_id}": "11", "{agency_id}": "8", "{user_type}": "CUSTOMER"}
@@ -60,6 +69,10 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/restaurant/reservation/{reservation_id}/accept"): (STAFF, None, True),
     ("POST", "/restaurant/reservation/{reservation_id}/reject"): (STAFF, None, True),
     ("POST", "/restaurant/reservation/{reservation_id}/postpone"): (STAFF, {"proposedTime": slot(hour=21)}, True),
+    ("POST", "/restaurant/reservation/{reservation_id}/cancel"): (STAFF, {"reason": "No water"}, True),
+    ("POST", "/restaurant/reservation/{reservation_id}/arrived"): (STAFF, None, True),
+    ("POST", "/restaurant/reservation/{reservation_id}/no-show"): (STAFF, None, True),
+    ("POST", "/restaurant/reservation/{reservation_id}/undo"): (STAFF, None, True),
     ("GET", "/notifications"): (ANYONE, None, False),
     ("GET", "/notifications/unread-count"): (ANYONE, None, False),
     ("POST", "/notifications/read-all"): (ANYONE, None, False),
@@ -131,14 +144,16 @@ class World:
         self._pool = pool
         self._hours = count(1)
 
-    async def reservation(self, *, own: bool) -> int:
+    async def reservation(
+        self, *, own: bool, status: str = "NOT_ACCEPTED", ahead: timedelta = timedelta(days=60)
+    ) -> int:
         customer, restaurant, agency = (5, 10, 7) if own else (6, 11, None)
-        at = datetime.now(UTC) + timedelta(days=60, hours=next(self._hours))
+        at = datetime.now(UTC) + ahead + timedelta(hours=next(self._hours))
         reservation: int = await self._pool.fetchval(
             """
             WITH made AS (
-                INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time)
-                VALUES ($1, $2, $4, 2, $3)
+                INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, status)
+                VALUES ($1, $2, $5, 2, $3, $4)
                 RETURNING id
             )
             INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload)
@@ -148,6 +163,7 @@ class World:
             customer,
             restaurant,
             at,
+            status,
             agency,
         )
         return reservation
@@ -174,7 +190,8 @@ class World:
         if body is not None and "phone" in body:
             return path, {**body, "phone": f"{body['phone']}{next(self._hours):07}"}
         if "{reservation_id}" in path:
-            return path.replace("{reservation_id}", str(await self.reservation(own=own))), body
+            state: dict[str, Any] = {"status": STATUSES[path], "ahead": LONG_AGO} if path in STATUSES else {}
+            return path.replace("{reservation_id}", str(await self.reservation(own=own, **state))), body
         if "{notification_id}" in path:
             return path.replace("{notification_id}", str(await self.notification(user_type, own=own))), body
         return path, body

@@ -8,7 +8,8 @@ import signal
 import httpx
 import pytest
 
-from reservation_api.idempotency import Idempotency
+from reservation_api import store
+from reservation_api.idempotency import KEEP
 from tablebell.people import UserType
 from tablebell.postgres import Pool, connect
 from tablebell.testing import Database
@@ -80,7 +81,8 @@ async def test_a_key_expires_after_24_hours(anna: httpx.AsyncClient, pool: Pool)
     assert await counts(pool) == (2, 2)
     await pool.execute("UPDATE idempotency_key SET created_at = now() - interval '25 hours'")
     await pool.execute("INSERT INTO idempotency_key VALUES ($1, 5, 'new', 'x')", UserType.CUSTOMER)
-    assert await Idempotency(pool).purge_once() is False
+    async with pool.acquire() as connection:
+        assert await store.purge_keys(connection, KEEP, 100) == 1
     assert [row["key"] for row in await pool.fetch("SELECT key FROM idempotency_key")] == ["new"]
 
 

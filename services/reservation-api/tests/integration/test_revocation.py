@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
 
 import asyncpg
 import httpx
@@ -10,7 +11,6 @@ import pytest
 from reservation_api import store
 from reservation_api.access import (
     deactivate_person,
-    purge_revocations,
     reactivate_person,
     revoke_all_tokens,
     revoke_token,
@@ -170,7 +170,7 @@ async def test_expired_revocations_are_purged(own_pool: Pool, pool: Pool) -> Non
         "INSERT INTO revocation (user_type, user_id, expires_at)"
         " VALUES ('CUSTOMER', 5, now() - interval '1 s'), ('CUSTOMER', 6, now() + interval '1 h')"
     )
-    assert not await purge_revocations(own_pool)
+    assert await store.purge_revocations(own_pool, timedelta(0), 100) == 1
     assert await pool.fetchval("SELECT array_agg(user_id) FROM revocation") == [6]
 
 

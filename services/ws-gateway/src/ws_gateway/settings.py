@@ -5,9 +5,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from tablebell.settings import BrokerSettings, Networks, Origins, Port, Seconds, ServiceSettings
+from tablebell.settings import BrokerSettings, Networks, Origins, Port, Seconds, ServiceSettings, is_confidential
 from tablebell.tokens import TokenSettings
-from tablebell.tokens.settings import is_confidential
 
 Bytes = Annotated[int, Field(ge=1_024, le=64 * 1024 * 1024)]
 

@@ -15,7 +15,15 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse
 
-from tablebell.frames import AddressedFrame, DismissedFrame, NotificationFrame, ReadFrame, ResolvedFrame, addressed
+from tablebell.frames import (
+    AddressedFrame,
+    DismissedFrame,
+    NotificationFrame,
+    ReadFrame,
+    ReservationFrame,
+    ResolvedFrame,
+    addressed,
+)
 from tablebell.inbox import NotificationView, Outcome, Resolution
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
@@ -33,6 +41,7 @@ EVENTS = {
     "POSTPONED": "RESERVATION_POSTPONED",
     "CUSTOM": "RESERVATION_CANCELLED",
 }
+STATUSES = {"arrived": "ARRIVED", "no-show": "NO_SHOW", "undo": "ACCEPTED", "cancel": "CANCELLED"}
 ROME = ZoneInfo("Europe/Rome")
 
 
@@ -42,6 +51,8 @@ class InboxApi:
         self.url = f"http://127.0.0.1:{port}"
         self.inboxes: dict[str, dict[int, NotificationView]] = {}
         self.proposed_times: list[str] = []
+        self.tables: dict[int, dict[str, Any]] = {}
+        self.reasons: list[str] = []
         self.locale = "en"
         self.status: int | None = None
         """If set, every request gets this status."""
@@ -80,6 +91,28 @@ class InboxApi:
             self.inboxes.setdefault(person, {})[view.id] = view
             frames.append(addressed(NotificationFrame(**view.model_dump()), [person]))
         return frames
+
+    def add_table(self, at: datetime, name: str, guests: int, **more: Any) -> int:
+        table = {
+            "id": len(self.tables) + 1,
+            "customerName": name,
+            "partySize": guests,
+            "slotTime": at.astimezone(ROME).isoformat(),
+            "timezone": ROME.key,
+            "status": "ACCEPTED",
+            "note": None,
+            "customerPhone": "+393330000005",
+            "visits": 0,
+            "noShows": 0,
+            "version": 2,
+        }
+        self.tables[len(self.tables) + 1] = table | more
+        return len(self.tables)
+
+    def serve(self, table_id: int, status: str) -> list[AddressedFrame]:
+        """Change the status of a table and return the frames."""
+        self.tables[table_id]["status"] = status
+        return [addressed(ReservationFrame(reservation_id=table_id, status=status, version=3), list(self.inboxes))]
 
     def ids(self, person: str) -> list[int]:
         return sorted(self.inboxes.get(person, {}), reverse=True)
@@ -173,6 +206,22 @@ class InboxApi:
                 "timezone": "Europe/Rome",
                 "restaurant": restaurant if is_staff else None,
             }
+
+        @app.get("/restaurant/reservation")
+        async def tables(date: str, q: str = "") -> dict[str, Any]:
+            found = [
+                table
+                for table in self.tables.values()
+                if table["slotTime"].startswith(date) and q.lower() in table["customerName"].lower()
+            ]
+            return {"items": sorted(found, key=lambda table: table["slotTime"]), "nextCursor": None}
+
+        @app.post("/restaurant/reservation/{table_id}/{act}")
+        async def serve_table(request: Request, table_id: int, act: str) -> dict[str, Any]:
+            if act == "cancel":
+                self.reasons.append((await request.json())["reason"])
+            await publish(self._broker, self.serve(table_id, STATUSES[act]))
+            return self.tables[table_id]
 
         @app.get("/notifications")
         async def page(

@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from tablebell.testing.chromium import Chromium, Tab
 from tablebell.testing.tokens import token
 
 from .harness import RunningGateway, StartGateway
-from .inbox_api import InboxApi
+from .inbox_api import ROME, InboxApi
 from .staff_page import BOTH, GIULIA, button, is_shown, open_staff, reservation, save
 
 BROWSER = Path(__file__).parent.parent / "browser"
@@ -115,6 +115,24 @@ async def evening(gateway: RunningGateway, api: InboxApi, chromium: Chromium) ->
     await gateway.publish(*api.resolve(answered, 51, "CONFIRMED"))
     await tab.wait_for(is_shown(".done .story"))
     return tab
+
+
+async def test_the_tables_of_a_day_fit_phones_and_desktops_and_are_accessible(
+    gateway: RunningGateway, api: InboxApi, chromium: Chromium, axe: str
+) -> None:
+    now = datetime.now(ROME)
+    hostile = (HOSTILE["long-word"], HOSTILE["right-to-left"])
+    names = ("Anna Bianchi", "Luís Pereira", "Massimiliano della Rovere", *hostile)
+    for number, name in enumerate(names):
+        at = now.replace(hour=19 + number // 2, minute=30, second=0, microsecond=0)
+        status = "ARRIVED" if number == 1 else "ACCEPTED"
+        note = name if name in hostile else "Allergia alle noci"
+        api.add_table(at, name, 2 + number, status=status, note=note, noShows=number)
+    tab = await open_staff(chromium, gateway.http_url, GIULIA)
+    await tab.evaluate("document.querySelector('[data-view=day]').click()")
+    await tab.wait_for("document.querySelectorAll('[data-table]').length === 5")
+    await tab.evaluate("document.querySelector('[data-act=cancel]').click()")
+    await check(tab, axe, "day")
 
 
 async def test_every_state_fits_phones_and_desktops_and_is_accessible(

@@ -127,9 +127,13 @@ class OutboxTable:
         """Done rows by status. It reads the index of the whole history, so it is not for a scraped metric."""
         return [CountDone(**row) for row in await connection.fetch(self.sql["count_done"])]
 
-    async def purge(self, connection: Executor, *, older_than: timedelta, limit: int) -> int:
-        """Delete up to `limit` done rows past the retention; call it until it returns fewer. Dead rows stay."""
-        return len(await connection.fetch(self.sql["purge"], older_than, limit))
+    async def purge_done(self, connection: Executor, older_than: timedelta, limit: int) -> int:
+        """Delete up to `limit` done rows past the retention; call it until it returns fewer."""
+        return len(await connection.fetch(self.sql["purge_done"], older_than, limit))
+
+    async def purge_dead(self, connection: Executor, older_than: timedelta, limit: int) -> int:
+        """Delete up to `limit` rows that have been dead for longer than the retention."""
+        return len(await connection.fetch(self.sql["purge_dead"], older_than, limit))
 
 
 def ids_of(rows: Sequence[asyncpg.Record]) -> list[int]:

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Protocol
 
 import structlog
@@ -63,6 +64,8 @@ class Consumer:
     """How long a message is held unacked before it is returned: well below the broker's consumer timeout."""
     dead_letters: Broker | None = None
     """The connection that publishes dead letters; by default the consuming one."""
+    dead_letter_ttl: timedelta | None = None
+    """How long a dead letter waits for an operator before RabbitMQ deletes it."""
     recovery: Recovery | None = None
     consuming: bool = False
     interruption: str | None = None
@@ -169,7 +172,10 @@ class Consumer:
         publisher = Publisher(broker, self.declare)
         try:
             outcomes = await publisher.publish_all(
-                [dead_letter(message, poison, self.queue, self.dead_queue) for message, poison in poisoned]
+                [
+                    dead_letter(message, poison, self.queue, self.dead_queue, self.dead_letter_ttl)
+                    for message, poison in poisoned
+                ]
             )
         finally:
             await publisher.close()

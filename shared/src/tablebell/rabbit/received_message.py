@@ -3,6 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 from aiormq.abc import DeliveredMessage
@@ -57,7 +58,10 @@ def from_delivery(message: DeliveredMessage) -> ReceivedMessage:
     )
 
 
-def dead_letter(message: ReceivedMessage, poison: Poison, queue: str, dead_queue: str) -> OutgoingMessage:
+def dead_letter(
+    message: ReceivedMessage, poison: Poison, queue: str, dead_queue: str, ttl: timedelta | None = None
+) -> OutgoingMessage:
+    """`ttl`: RabbitMQ deletes the message after that time."""
     headers = {
         **message.headers,
         "x-dead-reason": poison.reason[:1000],
@@ -71,5 +75,6 @@ def dead_letter(message: ReceivedMessage, poison: Poison, queue: str, dead_queue
         content_type="application/json",
         delivery_mode=2,
         headers=headers,
+        expiration=None if ttl is None else str(int(ttl.total_seconds() * 1000)),
     )
     return OutgoingMessage(exchange="", routing_key=dead_queue, body=message.body, properties=properties)

@@ -1,29 +1,16 @@
 """The settings of services that verify tokens, and of the one that issues them."""
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, field_validator
 
-from tablebell.settings import FrozenSettings
+from tablebell.settings import FrozenSettings, is_confidential
 from tablebell.tokens.identity import TokenRules
 from tablebell.tokens.signing_key import SigningKey, load_public_keys
 
 LONGEST_LIFETIME = 604_800
 """Seconds. The database keeps a revocation for longer than this (the table `revocation`)."""
-
-
-def is_confidential(url: str) -> bool:
-    """Whether nobody between us and the URL's host can read or change what is sent."""
-    parts = urlsplit(url)
-    if parts.scheme == "https" or parts.hostname == "localhost":
-        return True
-    try:
-        return ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return False
 
 
 def _check_signing_key(file: Path) -> Path:

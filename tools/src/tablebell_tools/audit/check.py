@@ -59,7 +59,11 @@ CHECKS = (
         "L2 → delivery or reason",
         ("since", "until", "notification_channel_send", "channel_send_attempt"),
     ),
-    Check("shared_addresses", "once per shared address", ("since", "until", "notification_channel_send")),
+    Check(
+        "shared_addresses",
+        "once per shared address",
+        ("since", "until", "notification_channel_send", "shared_channels"),
+    ),
     Check("channel_order", "sent in order", ("since", "until", "notification_channel_send")),
     Check("calls_after_success", "no call after a success", ("since", "until", "channel_send_attempt")),
     Check("due_events", "nothing stuck in L0", ("until",)),

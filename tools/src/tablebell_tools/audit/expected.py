@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tablebell.audience import AUDIENCES, ONLY_IF_BY, SCHEDULED, channels_for
-from tablebell.people import DEFAULT_CHANNELS, Audience
+from tablebell.people import DEFAULT_CHANNELS, SHARED_CHANNELS, Audience
 
 _NOTIFIED = [(event_type, audience) for event_type, audiences in AUDIENCES.items() for audience in audiences]
 _CHANNELS = [
@@ -22,5 +22,6 @@ EXPECTED: Mapping[str, Sequence[str | None]] = {
     "channel_events": [event_type for event_type, _, _ in _CHANNELS],
     "channel_audiences": [audience for _, audience, _ in _CHANNELS],
     "channel_user_types": [audience.user_type for _, audience, _ in _CHANNELS],
+    "shared_channels": sorted(SHARED_CHANNELS),
     "channels": [channel for _, _, channel in _CHANNELS],
 }

@@ -36,9 +36,10 @@ class Window:
 
 
 async def open_window(connection: Connection, reach: timedelta, settle: timedelta, overdue: timedelta) -> Window:
-    """From `reach` ago to `settle` ago, by the database's clock."""
+    """From `reach` ago to `settle` ago, by the database's clock. Purged history is not part of it."""
     now: datetime = await connection.fetchval("SELECT now()")
-    since = now - reach
+    purged_before: datetime | None = await connection.fetchval("SELECT max(purged_before) FROM purge_horizon")
+    since = max(now - reach, purged_before) if purged_before else now - reach
     first_ids = {table: await _first_id(connection, query, since - COMMIT_SKEW) for table, query in POSITIONS.items()}
     return Window(since, now - settle, now - overdue, first_ids)
 

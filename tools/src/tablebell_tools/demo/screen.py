@@ -9,10 +9,10 @@ from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
+from tablebell.people import DURABLE_CHANNELS
 from tablebell_tools.demo.sockets import ReceivedFrame
 from tablebell_tools.demo.steps import Send, Step
 
-CHANNELS = ("EMAIL", "SMS", "PUSH", "SLACK")
 KINDS = {
     "RESTAURANT_USER": "staff",
     "CUSTOMER": "customer",
@@ -42,14 +42,14 @@ class Screen:
         """For each person and channel: the time from the request to the delivery."""
         live = {received.person: received for received in frames}
         table = Table(box=None, padding=(0, 2), header_style="bold")
-        for heading in ("who", "", *CHANNELS, "WEBSOCKET"):
+        for heading in ("who", "", *DURABLE_CHANNELS, "WEBSOCKET"):
             table.add_column(heading)
         people = dict.fromkeys((send.user_type, send.user_id, send.name) for send in sends)
         for user_type, user_id, name in people:
             theirs = {s.channel_type: s for s in sends if (s.user_type, s.user_id) == (user_type, user_id)}
             received = live.get(f"{user_type.lower()}:{user_id}")
             frame = f"[green]{_since(received.at, began)}[/]" if received else "[red]no frame[/]"
-            cells = [_cell(theirs.get(channel), began) for channel in CHANNELS]
+            cells = [_cell(theirs.get(channel), began) for channel in DURABLE_CHANNELS]
             table.add_row(escape(name), f"[dim]{KINDS[user_type]} {user_id}[/]", *cells, frame)
         self._console.print(table)
 

@@ -58,7 +58,7 @@ async def _take(queue: AbstractQueue, limit: int) -> list[AbstractIncomingMessag
 
 async def _move(publisher: Publisher, messages: Sequence[AbstractIncomingMessage], result: RepublishResult) -> None:
     known = [message for message in messages if _has_known_origin(message, result)]
-    copies = [_copy(message, str(message.headers[ORIGIN]), keep=()) for message in known]
+    copies = [_copy(message, str(message.headers[ORIGIN])) for message in known]
     for message, published in zip(known, await publisher.publish_all(copies), strict=True):
         if isinstance(published, Confirmed):
             await message.ack()
@@ -68,7 +68,7 @@ async def _move(publisher: Publisher, messages: Sequence[AbstractIncomingMessage
 
 
 async def _renew(publisher: Publisher, messages: Sequence[AbstractIncomingMessage]) -> None:
-    copies = [_copy(message, DEAD_QUEUE, keep=("x-dead-",)) for message in messages]
+    copies = [_copy(message, DEAD_QUEUE, still_dead=True) for message in messages]
     for message, published in zip(messages, await publisher.publish_all(copies), strict=True):
         if isinstance(published, Confirmed):
             await message.ack()
@@ -105,10 +105,13 @@ def _is_near_requeue_limit(message: AbstractIncomingMessage) -> bool:
     return not message.processed and isinstance(count, int) and count >= MAX_REQUEUES
 
 
-def _copy(message: AbstractIncomingMessage, queue: str, *, keep: tuple[str, ...]) -> OutgoingMessage:
+def _copy(message: AbstractIncomingMessage, queue: str, *, still_dead: bool = False) -> OutgoingMessage:
+    keep = ("x-dead-",) if still_dead else ()
     headers: Mapping[str, Any] = {
         name: value for name, value in message.headers.items() if name.startswith(keep) or not name.startswith(ADDED)
     }
     properties = message.properties
     properties.headers = dict(headers)
+    if not still_dead:
+        properties.expiration = None  # only dead messages expire
     return OutgoingMessage(exchange="", routing_key=queue, body=message.body, properties=properties)

@@ -188,7 +188,7 @@ CREATE TABLE undeliverable_address (
     PRIMARY KEY (user_type, user_id, channel_type)
 );
 CREATE UNIQUE INDEX undeliverable_address_id ON undeliverable_address (id);
-CREATE INDEX undeliverable_address_recent ON undeliverable_address (channel_type, marked_at);
+CREATE INDEX undeliverable_address_age ON undeliverable_address (marked_at, channel_type);
 
 -- How many people have an address on a channel. The caller needs no right to read the addresses.
 CREATE FUNCTION count_addresses(channel text) RETURNS bigint

@@ -10,7 +10,7 @@ CREATE TABLE reservation (
     proposed_time  timestamptz,
     note           text CHECK (length(note) <= 500),
     status         text NOT NULL DEFAULT 'NOT_ACCEPTED'
-                   CHECK (status IN ('NOT_ACCEPTED', 'ACCEPTED', 'REJECTED', 'POSTPONED', 'CANCELLED')),
+                   CHECK (status IN ('NOT_ACCEPTED', 'ACCEPTED', 'REJECTED', 'POSTPONED', 'CANCELLED', 'ARRIVED', 'NO_SHOW')),
     version        integer NOT NULL DEFAULT 1,
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at     timestamptz NOT NULL DEFAULT clock_timestamp()

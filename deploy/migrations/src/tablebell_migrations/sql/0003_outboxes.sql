@@ -44,6 +44,7 @@ CREATE INDEX event_outbox_order ON event_outbox (aggregate_type, aggregate_id, a
 CREATE UNIQUE INDEX event_outbox_schedule ON event_outbox (aggregate_type, aggregate_id, schedule_key)
     WHERE status IN ('PENDING', 'PROCESSING', 'FAILED') AND schedule_key IS NOT NULL;
 CREATE INDEX event_outbox_dead ON event_outbox (id) WHERE status = 'DEAD';
+CREATE INDEX event_outbox_dead_age ON event_outbox (available_at) WHERE status = 'DEAD';
 CREATE INDEX event_outbox_done ON event_outbox ((coalesce(published_at, discarded_at)))
     WHERE status IN ('PUBLISHED', 'DISCARDED');
 -- The finished events of an aggregate. The open ones are left out, so that the planner never uses it for a claim.
@@ -85,6 +86,7 @@ CREATE TABLE event_notification (
 );
 CREATE UNIQUE INDEX event_notification_event ON event_notification (event_id, audience);
 CREATE INDEX event_notification_reservation ON event_notification (reservation_id, aggregate_version);
+CREATE INDEX event_notification_age ON event_notification (created_at);
 
 -- Who is notified: one row per person.
 CREATE SEQUENCE notification_id_seq AS bigint;
@@ -136,6 +138,7 @@ CREATE UNIQUE INDEX notification_outbox_notification ON notification_outbox (not
 CREATE INDEX notification_outbox_claim ON notification_outbox (available_at, id, partition)
     WHERE status IN ('PENDING', 'PROCESSING', 'FAILED');
 CREATE INDEX notification_outbox_dead ON notification_outbox (id) WHERE status = 'DEAD';
+CREATE INDEX notification_outbox_dead_age ON notification_outbox (available_at) WHERE status = 'DEAD';
 CREATE INDEX notification_outbox_done ON notification_outbox ((coalesce(published_at, discarded_at)))
     WHERE status IN ('PUBLISHED', 'DISCARDED');
 
@@ -207,8 +210,10 @@ CREATE INDEX notification_channel_send_sms_leased ON notification_channel_send (
     WHERE channel_type = 'SMS' AND lease_until IS NOT NULL;
 CREATE INDEX notification_channel_send_dead ON notification_channel_send (id)
     WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE');
+CREATE INDEX notification_channel_send_dead_age ON notification_channel_send (updated_at)
+    WHERE is_sent = false AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE');
 CREATE INDEX notification_channel_send_done ON notification_channel_send (updated_at)
-    WHERE is_sent IS NOT NULL;
+    WHERE is_sent IS NOT NULL AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE');
 -- Every scrape of the dispatcher counts the withdrawn rows.
 CREATE INDEX notification_channel_send_withdrawn ON notification_channel_send (channel_type) WHERE outcome = 'WITHDRAWN';
 
@@ -229,7 +234,8 @@ CREATE INDEX channel_send_attempt_send ON channel_send_attempt (channel_send_id,
 -- What people did with a notification or a reservation.
 CREATE TABLE notification_action (
     id                     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    event_notification_id  bigint REFERENCES event_notification (id),
+    -- Without foreign keys: the notifications are purged earlier than the actions.
+    event_notification_id  bigint,
     notification_id        bigint,
     reservation_id         bigint NOT NULL REFERENCES reservation (id),
     -- The version of the reservation that was decided on. A decision may be made before the notification exists.
@@ -262,4 +268,10 @@ CREATE TABLE outbox_intervention (
     filter      jsonb NOT NULL DEFAULT '{}',
     actor_id    bigint,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- Up to when rows past their retention were deleted. `make audit` checks only what was created later.
+CREATE TABLE purge_horizon (
+    retention      text PRIMARY KEY,
+    purged_before  timestamptz NOT NULL
 );

@@ -119,7 +119,8 @@ GRANT SELECT (id, event_id, event_type, audience, reservation_id, restaurant_id,
               shared_read, is_read, read_by_user_id, created_at),
       INSERT (event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers,
               shared_read),
-      UPDATE (headers)
+      UPDATE (headers),
+      DELETE
    ON event_notification TO tablebell_notification_fanout;
 GRANT SELECT (id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version, payload, headers, status,
               created_at, published_at, discarded_at)
@@ -127,7 +128,8 @@ GRANT SELECT (id, event_id, event_type, aggregate_type, aggregate_id, aggregate_
 GRANT SELECT, INSERT (listener), UPDATE (requested_at), DELETE ON listener_catch_up TO tablebell_notification_fanout;
 GRANT SELECT (id, message), INSERT (message), DELETE ON live_frame TO tablebell_notification_fanout;
 GRANT SELECT,
-      INSERT (event_notification_id, user_id, user_type, title, body)
+      INSERT (event_notification_id, user_id, user_type, title, body),
+      DELETE
    ON notification TO tablebell_notification_fanout;
 GRANT SELECT (reservation_id, reservation_version, outcome, actor_id, actor_type, action_type, first_to_act, created_at)
    ON notification_action TO tablebell_notification_fanout;
@@ -169,9 +171,12 @@ GRANT SELECT,
               provider_message_id, updated_at),
       DELETE
    ON notification_channel_send TO tablebell_channel_dispatcher;
-GRANT SELECT (user_type, user_id, channel_type, address, reason, silences, marked_at),
+GRANT SELECT (id, user_type, user_id, channel_type, address, reason, silences, marked_at),
       INSERT (user_type, user_id, channel_type, address, reason, silences),
       UPDATE (address, reason, silences, marked_at),
       DELETE
    ON undeliverable_address TO tablebell_channel_dispatcher;
 GRANT EXECUTE ON FUNCTION count_addresses(text) TO tablebell_channel_dispatcher;
+
+GRANT SELECT, INSERT, UPDATE (purged_before) ON purge_horizon
+   TO tablebell_event_relay, tablebell_notification_fanout, tablebell_channel_dispatcher;

@@ -17,7 +17,11 @@ LONGEST_REASON = 300
 
 
 class HttpProvider:
-    """One client per connection: a shared client scans all of its connections twice for each request."""
+    """One client per connection: a shared client scans all of its connections twice for each request.
+
+    A client whose request failed is closed. A request that is cancelled at a bad moment can leave its connection
+    occupied for ever, and every later request of that client then waits in vain (PoolTimeout).
+    """
 
     def __init__(self, open_client: Callable[[], httpx.AsyncClient], timeout: float) -> None:
         self._open_client = open_client
@@ -27,10 +31,15 @@ class HttpProvider:
     async def post(self, url: str, **request: Any) -> httpx.Response | ProviderDown:
         """Returns the response, or the outcome if there is none."""
         client = self._idle.pop() if self._idle else self._open_client()
+        response: httpx.Response | ProviderDown | None = None
         try:
-            return await self._post(client, url, request)
+            response = await self._post(client, url, request)
         finally:
-            self._idle.append(client)
+            if isinstance(response, httpx.Response):
+                self._idle.append(client)
+            else:
+                await client.aclose()
+        return response
 
     async def close(self) -> None:
         while self._idle:

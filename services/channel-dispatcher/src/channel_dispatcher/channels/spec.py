@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AnyHttpUrl, Field, ValidationInfo
 
@@ -12,7 +11,7 @@ from channel_dispatcher.delivery import Delivery
 from channel_dispatcher.limits import Limits
 from channel_dispatcher.outcome import SendOutcome
 from tablebell.people import Channel
-from tablebell.settings import FrozenSettings, is_loopback
+from tablebell.settings import FrozenSettings, is_confidential
 
 Concurrency = Annotated[int, Field(ge=1, le=1000)]
 PerSecond = Annotated[float, Field(gt=0, le=100_000)]
@@ -20,9 +19,7 @@ PerSecond = Annotated[float, Field(gt=0, le=100_000)]
 
 def check_encrypted(url: str, info: ValidationInfo) -> None:
     """For validators of a provider's URL, to which credentials are sent."""
-    parts = urlsplit(url)
-    allowed = info.data.get("allow_cleartext_credentials", False)
-    if parts.scheme != "https" and not is_loopback(parts.hostname or "") and not allowed:
+    if not is_confidential(url) and not info.data.get("allow_cleartext_credentials"):
         raise ValueError("should be https://, unless ALLOW_CLEARTEXT_CREDENTIALS is true: credentials are sent there")
 
 

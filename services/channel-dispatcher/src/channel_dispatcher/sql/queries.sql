@@ -270,8 +270,15 @@ SELECT count_addresses($1)
 SELECT count(*) FROM undeliverable_address WHERE channel_type = $1 AND marked_at > now() - $2::interval
 
 -- name: purge_marks
--- Expired marks: the address may be valid again. $1 retention
-DELETE FROM undeliverable_address WHERE marked_at < now() - $1::interval
+-- $1 retention · $2 limit
+DELETE FROM undeliverable_address
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM undeliverable_address
+            WHERE marked_at < now() - $1::interval
+            ORDER BY marked_at
+            LIMIT $2
+              FOR UPDATE SKIP LOCKED))
 
 -- name: skip_channel
 -- Finishes the due rows of a disabled channel.

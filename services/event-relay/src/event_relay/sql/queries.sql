@@ -45,7 +45,3 @@ UPDATE event_outbox
    SET status = 'DEAD', last_error = $2, lease_token = NULL, lease_until = NULL
  WHERE id = $1 AND status = 'PROCESSING'
 RETURNING id
-
--- name: lock_purge
--- One relay purges at a time. The lock is held until the end of the transaction.
-SELECT pg_try_advisory_xact_lock(42, 2000)

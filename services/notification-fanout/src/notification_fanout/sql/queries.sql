@@ -37,7 +37,7 @@ WITH given AS MATERIALIZED (
      WHERE NOT (scheduled AND EXISTS (SELECT
                                         FROM reservation
                                        WHERE reservation.id = event.reservation_id
-                                         AND (reservation.status <> 'ACCEPTED'
+                                         AND (reservation.status NOT IN ('ACCEPTED', 'ARRIVED')
                                               OR reservation.slot_time <> event.slot_time)))
 ), recipient AS (
     SELECT position, id AS user_id, locale
@@ -125,6 +125,13 @@ SELECT event_notification_id, user_type, user_id
  WHERE event_notification_id = ANY ($1::bigint[])
  ORDER BY event_notification_id, user_id
 
+-- name: find_staff
+-- $1 restaurants
+SELECT restaurant_id, id
+  FROM restaurant_users
+ WHERE restaurant_id = ANY ($1::bigint[]) AND active
+ ORDER BY id
+
 -- The expander.
 
 -- name: lock_events
@@ -208,10 +215,11 @@ SELECT own.id, own.event_notification_id, own.user_type, own.user_id, own.title,
 
 -- name: lock_recipients
 -- Expanders that plan messages to the same recipient take turns, so that each counts the messages of the others. The locks
--- end with the transaction; they are taken in one order, so that two expanders cannot wait for each other.
+-- end with the transaction; they are taken in one order, so that two expanders cannot wait for each other. Recipients share
+-- 128 locks: PostgreSQL's table of locks is small, and a batch may have thousands of recipients.
 -- $1 channels with recipients
 SELECT pg_advisory_xact_lock(45, key)
-  FROM (SELECT DISTINCT hashtext(recipient) AS key FROM unnest($1::text[]) AS recipient ORDER BY key) AS sorted
+  FROM (SELECT DISTINCT hashtext(recipient) & 127 AS key FROM unnest($1::text[]) AS recipient ORDER BY key) AS sorted
 
 -- name: find_due_times
 -- The due times of the last hour and later, the latest first, of messages that are sent or open. The first ones are left
@@ -295,10 +303,6 @@ SELECT id, event_id, event_type, aggregate_type, aggregate_id, aggregate_version
 
 -- Purging.
 
--- name: lock_purge
--- One replica purges at a time. The lock ends with the transaction.
-SELECT pg_try_advisory_xact_lock(hashtext('notification-fanout purge'))
-
 -- name: purge_processed_events
 -- $1 retention · $2 limit
 DELETE FROM processed_event
@@ -308,3 +312,19 @@ DELETE FROM processed_event
             WHERE processed_at < now() - $1::interval
             ORDER BY processed_at
             LIMIT $2))
+
+-- name: purge_event_notifications
+-- With their notifications. Those of a reservation in the future are kept: staff may still have to decide on it.
+-- $1 retention · $2 limit
+WITH outdated AS MATERIALIZED (
+    SELECT id
+      FROM event_notification
+     WHERE created_at < now() - $1::interval
+       AND coalesce((SELECT slot_time < now() FROM reservation WHERE reservation.id = reservation_id), true)
+     ORDER BY created_at
+     LIMIT $2
+       FOR UPDATE SKIP LOCKED
+), notifications AS (
+    DELETE FROM notification WHERE event_notification_id = ANY (ARRAY(SELECT id FROM outdated))
+)
+DELETE FROM event_notification WHERE id = ANY (ARRAY(SELECT id FROM outdated))

@@ -2,12 +2,12 @@
 
 Every legal act creates a new version; an illegal act changes nothing. Staff decide on NOT_ACCEPTED reservations.
 Customers, or their agency for them, answer a proposed time (POSTPONED), and can change or cancel a reservation that is
-not closed.
+not closed. Staff cancel an accepted table, mark it as arrived or as a no-show, and can undo such a mark.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from tablebell.events import EventType
@@ -20,6 +20,8 @@ class Status(StrEnum):
     REJECTED = "REJECTED"
     POSTPONED = "POSTPONED"
     CANCELLED = "CANCELLED"
+    ARRIVED = "ARRIVED"
+    NO_SHOW = "NO_SHOW"
 
 
 class Action(StrEnum):
@@ -40,6 +42,10 @@ class Act(StrEnum):
     CANCEL = "cancel"
     CONFIRM_PROPOSAL = "confirm the proposed time"
     DECLINE_PROPOSAL = "decline the proposed time"
+    CANCEL_AS_STAFF = "cancel for the restaurant"
+    ARRIVE = "mark it as arrived"
+    MISS = "mark it as a no-show"
+    UNDO = "undo"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,12 @@ class Rule:
 
 OPEN = frozenset({Status.NOT_ACCEPTED})
 PROPOSED = frozenset({Status.POSTPONED})
+EXPECTED = frozenset({Status.ACCEPTED})
+ATTENDED = frozenset({Status.ARRIVED, Status.NO_SHOW})
 ALIVE = frozenset({Status.NOT_ACCEPTED, Status.ACCEPTED, Status.POSTPONED})
+
+# Also the time of the last reminder, so that nobody who has arrived is reminded.
+EARLIEST_ARRIVAL = timedelta(hours=2)
 
 STAFF = frozenset({UserType.RESTAURANT_USER})
 GUEST = frozenset({UserType.CUSTOMER, UserType.AGENCY_USER})
@@ -68,6 +79,13 @@ RULES: Mapping[Act, Rule] = {
     Act.CONFIRM_PROPOSAL: Rule(GUEST, PROPOSED, Status.ACCEPTED, EventType.RESERVATION_ACCEPTED, Action.CONFIRMED),
     # CANCELLED, because REJECTED is the restaurant's decision, and staff are only notified of cancellations.
     Act.DECLINE_PROPOSAL: Rule(GUEST, PROPOSED, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.REJECTED),
+    # A request is rejected, not cancelled.
+    Act.CANCEL_AS_STAFF: Rule(
+        STAFF, EXPECTED | PROPOSED, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.CUSTOM
+    ),
+    Act.ARRIVE: Rule(STAFF, EXPECTED, Status.ARRIVED, EventType.RESERVATION_ARRIVED, Action.CUSTOM),
+    Act.MISS: Rule(STAFF, EXPECTED, Status.NO_SHOW, EventType.RESERVATION_NO_SHOW, Action.CUSTOM),
+    Act.UNDO: Rule(STAFF, ATTENDED, Status.ACCEPTED, EventType.RESERVATION_REOPENED, Action.CUSTOM),
 }
 
 # The act that an action performs: of staff on a shared notification, of a customer or their agency on a proposed time.
@@ -98,8 +116,16 @@ class Illegal(Exception):
     """The act is not legal in the reservation's state."""
 
 
-class TooLate(Illegal):
-    """The state allows the act, but the time of the reservation is in the past."""
+class WrongTime(Illegal):
+    """The state allows the act, but not now."""
+
+
+class TooLate(WrongTime):
+    """The time of the reservation is in the past."""
+
+
+class TooEarly(WrongTime):
+    """The time of the reservation has not come yet."""
 
 
 def perform(act: Act, reservation: Reservation, by: UserType, now: datetime) -> Reservation:
@@ -114,8 +140,10 @@ def perform(act: Act, reservation: Reservation, by: UserType, now: datetime) -> 
         if reservation.proposed_time is None:
             raise Illegal("No time has been proposed.")
         slot_time = reservation.proposed_time
-    if rule.then is Status.ACCEPTED and slot_time <= now:
+    if act in {Act.ACCEPT, Act.CONFIRM_PROPOSAL} and slot_time <= now:
         raise TooLate("The time of the reservation is in the past.")
+    if (act is Act.ARRIVE and slot_time - EARLIEST_ARRIVAL > now) or (act is Act.MISS and slot_time > now):
+        raise TooEarly(f"The time of the reservation has not come yet. It is too early to {act}.")
     return replace(
         reservation,
         status=rule.then,

@@ -47,9 +47,9 @@ SELECT user_type, user_id, token_id, extract(epoch FROM issued_before)::float8 A
  ORDER BY id
 
 -- name: purge_revocations
--- $1 limit
+-- $1 time after the expiry · $2 limit
 DELETE FROM revocation
- WHERE id IN (SELECT id FROM revocation WHERE expires_at <= now() ORDER BY expires_at LIMIT $1)
+ WHERE id IN (SELECT id FROM revocation WHERE expires_at <= now() - $1::interval ORDER BY expires_at LIMIT $2)
 
 -- name: set_person_active
 -- A trigger appends the revocation when a person is deactivated. Returns whether the person exists.
@@ -147,22 +147,33 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
 
 -- name: list_reservations_of_staff
 -- Ordered by slot time. The date is a day in the restaurant's timezone.
--- $1 member of staff · $2 status or NULL · $3 date or NULL · $4, $5 after this slot time and id · $6 limit
+-- $1 member of staff · $2 status or NULL · $3 date or NULL · $4 part of the guest's name, $5 digits of the phone number,
+-- or NULL · $6, $7 after this slot time and id · $8 limit
 SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
        r.version, r.created_at, r.updated_at,
-       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+       c.name AS customer_name, c.phone AS customer_phone, restaurant.name AS restaurant_name, restaurant.timezone,
+       before.visits, before.no_shows
   FROM restaurant_users AS staff
   JOIN restaurant ON restaurant.id = staff.restaurant_id
   JOIN reservation AS r ON r.restaurant_id = staff.restaurant_id
   JOIN customer AS c ON c.id = r.customer_id
+ CROSS JOIN LATERAL (
+           SELECT count(*) FILTER (WHERE status = 'ARRIVED') AS visits,
+                  count(*) FILTER (WHERE status = 'NO_SHOW') AS no_shows
+             FROM reservation AS earlier
+            WHERE earlier.customer_id = r.customer_id AND earlier.restaurant_id = r.restaurant_id
+              AND earlier.id <> r.id) AS before
  WHERE staff.id = $1
    AND ($2::text IS NULL OR r.status = $2)
    AND ($3::date IS NULL
         OR (r.slot_time >= $3::date::timestamp AT TIME ZONE restaurant.timezone
             AND r.slot_time < ($3::date + 1)::timestamp AT TIME ZONE restaurant.timezone))
-   AND (r.slot_time, r.id) > ($4, $5)
+   AND (($4::text IS NULL AND $5::text IS NULL)
+        OR position(lower($4) IN lower(c.name)) > 0
+        OR position($5 IN regexp_replace(c.phone, '[^0-9]', '', 'g')) > 0)
+   AND (r.slot_time, r.id) > ($6, $7)
  ORDER BY r.slot_time, r.id
- LIMIT $6
+ LIMIT $8
 
 -- name: lock_reservation
 -- Serializes all changes of a reservation. $1 reservation
@@ -391,14 +402,14 @@ SELECT id
    FOR SHARE
 
 -- name: find_outdated_events
--- Reminders of a version that is no longer the accepted one. $1 events
+-- Reminders and thanks of a version that is no longer the accepted one. $1 events
 SELECT e.id, 'the reservation has moved on' AS reason
   FROM event_outbox AS e
   JOIN reservation AS r ON r.id = e.aggregate_id
  WHERE e.id = ANY ($1::bigint[])
    AND e.aggregate_type = 'reservation'
    AND e.schedule_key IS NOT NULL
-   AND (r.status <> 'ACCEPTED' OR r.version > e.aggregate_version)
+   AND (r.status NOT IN ('ACCEPTED', 'ARRIVED') OR r.version > e.aggregate_version)
  ORDER BY e.id
 
 -- name: close_dead_events

@@ -30,6 +30,8 @@
  *                   409, `problem.handledBy` names them, and the inbox already shows it
  * stop()            close the connection
  *
+ * Events: "change" (of anything above but the state), "state", and "reservation" for staff (guests arrived or did not come).
+ *
  * Guarantee: after every interruption (sleep, no network, a gateway restart, a new token), and every 5 minutes, the inbox
  * is read again, and the frames that arrived meanwhile are merged into it. Merging is independent of order and of
  * duplicates: a notification that is read, hidden or handled never becomes unread, visible or open again.
@@ -384,6 +386,7 @@ export class Inbox extends EventTarget {
       if (frame.live) this.#later(Math.random() * SPREAD, () => this.#catchUp());
       return;
     }
+    if (frame.type === "reservation") return void this.dispatchEvent(new Event("reservation"));
     this.#during?.push(frame);
     if (this.#apply(frame)) this.#changed();
   }

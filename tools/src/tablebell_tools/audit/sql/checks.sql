@@ -19,6 +19,7 @@ WITH event AS (
            AND bool_or(event.aggregate_version = r.version
                        AND CASE r.status
                                WHEN 'NOT_ACCEPTED' THEN event.event_type IN ('RESERVATION_REQUESTED', 'RESERVATION_CHANGED')
+                               WHEN 'ACCEPTED' THEN event.event_type IN ('RESERVATION_ACCEPTED', 'RESERVATION_REOPENED')
                                ELSE event.event_type = 'RESERVATION_' || r.status
                            END) AS is_right
       FROM reservation AS r
@@ -204,7 +205,7 @@ SELECT count(*) AS checked, count(*) FILTER (WHERE is_right IS NOT TRUE) AS wron
 -- name: shared_addresses
 -- An event is sent once to an address that several people share (a Slack webhook): a message has the event's id, which is
 -- unique per address, and a row that was skipped because of another one has such a row.
--- $1 since · $2 until · $3 first row of L2
+-- $1 since · $2 until · $3 first row of L2 · $4 channels with shared addresses
 WITH checked_row AS (
     SELECT s.id,
            CASE WHEN s.outcome = 'SKIPPED' AND s.last_error LIKE 'sent once %'
@@ -217,7 +218,7 @@ WITH checked_row AS (
       FROM notification_channel_send AS s
       JOIN notification AS n ON n.id = s.notification_id AND n.user_type = s.user_type
       JOIN event_notification AS en ON en.id = n.event_notification_id
-     WHERE s.id >= $3 AND s.created_at >= $1 AND s.created_at < $2 AND s.channel_type = 'SLACK'
+     WHERE s.id >= $3 AND s.created_at >= $1 AND s.created_at < $2 AND s.channel_type = ANY ($4::text[])
 )
 SELECT count(*) AS checked, count(*) FILTER (WHERE NOT is_right) AS wrong,
        (array_agg(format('send %s', id) ORDER BY id) FILTER (WHERE NOT is_right))[1:3] AS examples

@@ -1,8 +1,8 @@
 """Classifies the replies of an SMTP server by the stage of the conversation. Pure.
 
-Sources: RFC 5321 4.2.3 and 4.3.2 (reply codes and the command that they answer), RFC 4954 (AUTH), RFC 3207 (STARTTLS),
-RFC 7504 (521, 556), RFC 3463 and the IANA registry "SMTP Enhanced Status Codes" (X.Y.Z). The stage matters: a rejection
-of RCPT can be about the mailbox, one of MAIL never is, and one after DATA is about the contents.
+Sources: RFC 5321 4.2.3 and 4.3.2 (reply codes and the command that they answer), and the IANA registry "SMTP Enhanced
+Status Codes" (X.Y.Z and their reply codes: AUTH by RFC 4954, STARTTLS by RFC 3207, 521 and 556 by RFC 7504). The stage
+matters: a rejection of RCPT can be about the mailbox, one of MAIL never is, and one after DATA is about the contents.
 
 Not listed, because they answer extensions that we do not use: X.7.15 and X.7.16 (MT-PRIORITY), X.7.17 to X.7.19 (RRVS).
 """

@@ -6,6 +6,7 @@ import { sound } from "/shared/sound.js";
 import { toast, withdraw } from "/shared/toast.js";
 import { Attention } from "/staff/attention.js";
 import { errorSentence } from "/staff/errors.js";
+import { DayList } from "/staff/day.js";
 import { RequestList } from "/staff/requests.js";
 import { Inbox } from "/tablebell.js";
 
@@ -14,6 +15,8 @@ const RETRY_AFTER = 3_000;
 
 let inbox = null;
 let requests = null;
+let day = null;
+let view = "open";
 let attention = null;
 let language = null;
 let currentSince = null;
@@ -37,7 +40,9 @@ async function signIn() {
   showSound();
   showProfile(profile);
   if (profile.userType !== "RESTAURANT_USER") return showStranger(profile);
-  requests = new RequestList(inbox, language, announce);
+  requests = new RequestList(inbox, language, announce, showWaiting);
+  day = new DayList(inbox, language, profile.restaurant?.timezone, showWaiting);
+  choose("open");
   attention = new Attention(profile.restaurant?.name ?? "Tablebell");
   inbox.addEventListener("change", () => own === inbox && render());
   showState();
@@ -66,8 +71,9 @@ function signOut(problem = "") {
   session.end();
   inbox?.stop();
   requests?.stop();
+  day?.stop();
   attention?.stop();
-  inbox = requests = attention = null;
+  inbox = requests = day = attention = null;
   setText($("place"), "Tablebell");
   setText($("who"), "");
   show("sign-in");
@@ -80,7 +86,7 @@ function signOut(problem = "") {
 function show(section) {
   for (const id of ["sign-in", "inbox", "stranger"]) $(id).hidden = id !== section;
   $("session").hidden = section === "sign-in";
-  for (const id of ["loading", "failed", "empty", "list", "more", "bring-in"]) $(id).hidden = true;
+  for (const id of ["loading", "failed", "empty", "list", "more", "bring-in", "tables", "day-tools"]) $(id).hidden = true;
 }
 
 function showProfile({ name, role, restaurant }) {
@@ -105,10 +111,26 @@ function showState() {
 
 function render() {
   requests.render();
+  day.refresh();
   if (inbox.loaded) attention.update(inbox.open, inbox.openCount);
   setText($("open-count"), inbox.loaded ? inbox.openCount : "");
-  $("read-all").hidden = !inbox.unread || document.querySelector("[data-view=open]").ariaPressed === "true";
+  $("read-all").hidden = !inbox.unread || view !== "all";
   showCurrent();
+}
+
+function choose(chosen) {
+  view = chosen;
+  for (const button of document.querySelectorAll("[data-view]")) button.ariaPressed = String(button.dataset.view === view);
+  requests.choose(view === "day" ? null : view);
+  day.show(view === "day");
+  showWaiting();
+}
+
+/** New elements that wait until the list may move. */
+function showWaiting() {
+  const count = (view === "day" ? day : requests)?.waiting ?? 0;
+  $("bring-in").hidden = count === 0;
+  if (count) setText($("bring-in"), language.text("newRequests", { count }));
 }
 
 /** Say so when the list may be out of date, and since when. */
@@ -134,8 +156,11 @@ $("sign-in-form").addEventListener("submit", (event) => {
   signIn();
 });
 $("sign-out").addEventListener("click", () => signOut());
-$("retry").addEventListener("click", () => inbox?.retry());
-$("bring-in").addEventListener("click", () => requests.bringIn());
+$("retry").addEventListener("click", () => {
+  inbox?.retry();
+  day?.retry();
+});
+$("bring-in").addEventListener("click", () => (view === "day" ? day : requests).bringIn());
 $("sound").addEventListener("click", () => {
   sound.isOn = !sound.isOn;
   showSound();
@@ -145,9 +170,9 @@ $("read-all").addEventListener("click", () => inbox.readAll().catch((error) => t
 $("more").addEventListener("click", () => inbox.more().catch((error) => toast(errorSentence(language, error), "connection")));
 for (const button of document.querySelectorAll("[data-view]")) {
   button.addEventListener("click", () => {
-    for (const other of document.querySelectorAll("[data-view]")) other.ariaPressed = String(other === button);
-    requests?.choose(button.dataset.view);
-    if (requests) render();
+    if (!requests) return;
+    choose(button.dataset.view);
+    render();
   });
 }
 

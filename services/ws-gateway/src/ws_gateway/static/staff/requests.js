@@ -17,11 +17,11 @@ export class RequestList {
   #view = "open";
   #announce;
 
-  constructor(inbox, language, announce) {
+  constructor(inbox, language, announce, onChange) {
     this.#inbox = inbox;
     this.#language = language;
     this.#announce = announce;
-    this.#list = new StillList($("list"), () => this.#showWaiting());
+    this.#list = new StillList($("list"), onChange);
     this.#clock = setInterval(() => this.#tick(), CLOCK_EVERY);
     $("list").setAttribute("aria-label", language.text("requestList"));
   }
@@ -32,11 +32,16 @@ export class RequestList {
     this.#cards.clear();
   }
 
-  /** "open" or "all" */
+  get waiting() {
+    return this.#list.waiting;
+  }
+
+  /** "open", "all", or null for neither */
   choose(view) {
     this.#view = view;
     this.#list.clear();
     this.#cards.clear();
+    if (!view) return ($("list").hidden = $("more").hidden = true);
     $("list").setAttribute("aria-label", this.#language.text(view === "open" ? "requestList" : "eventList"));
     this.render();
   }
@@ -48,6 +53,8 @@ export class RequestList {
 
   render() {
     const now = Date.now();
+    this.#showLate(now);
+    if (!this.#view) return;
     const items = this.#view === "open" ? this.#inbox.open.sort(byVisit(now)) : this.#inbox.items;
     this.#answered(items);
     this.#list.show(items.map((item) => ({ key: item.id, update: () => this.#update(item) })));
@@ -59,7 +66,6 @@ export class RequestList {
     $("list").setAttribute("aria-busy", String(!loaded));
     setText($("empty-title"), this.#language.text(this.#view === "open" ? "emptyTitle" : "nothingYet"));
     $("more").hidden = this.#view === "open" || !this.#inbox.hasMore;
-    this.#showLate(now);
   }
 
   /** Cards that left the list of open requests show their outcome, in their place, until people could read it. */
@@ -122,13 +128,6 @@ export class RequestList {
   #read(item) {
     const known = this.#cards.get(item.id)?.item;
     if (known && !known.isRead) this.#inbox.read(item.id).catch(() => {}); // it stays unread; the next click tries again
-  }
-
-  #showWaiting() {
-    const count = this.#list.waiting;
-    $("bring-in").hidden = count === 0;
-    if (count === 0) return;
-    setText($("bring-in"), this.#language.text("newRequests", { count }));
   }
 
   #showLate(now) {

@@ -15,6 +15,7 @@ export function outcomeSentence(language, { resolution, properties }) {
     slotTime: outcome.slotTime,
     proposedTime: outcome.proposedTime,
     previousSlotTime: null,
+    reason: outcome.reason,
   });
 }
 
@@ -24,9 +25,9 @@ export function eventSentence(language, { eventType, properties }) {
   return sentence(language, eventType, properties.actor?.userType !== "RESTAURANT_USER", { ...properties, who });
 }
 
-function sentence(language, eventType, isByGuest, { who, slotTime, proposedTime, previousSlotTime, timezone, partySize }) {
+function sentence(language, eventType, isByGuest, { who, slotTime, proposedTime, previousSlotTime, timezone, partySize, reason }) {
   const at = (moment) => (moment ? language.dayAndTime(moment, timezone) : "");
-  const fields = { who, when: at(slotTime), proposed: at(proposedTime), asked: at(previousSlotTime), guests: language.text("guests", { count: partySize }) };
+  const fields = { who, reason: isolated(reason), when: at(slotTime), proposed: at(proposedTime), asked: at(previousSlotTime), guests: language.text("guests", { count: partySize }) };
   const accepted = !isByGuest ? "accepted" : previousSlotTime ? "acceptedInstead" : "acceptedByGuest";
   const name = {
     RESERVATION_REQUESTED: "requested",
@@ -34,7 +35,7 @@ function sentence(language, eventType, isByGuest, { who, slotTime, proposedTime,
     RESERVATION_REJECTED: "rejected",
     RESERVATION_POSTPONED: "proposed",
     RESERVATION_CHANGED: "changed",
-    RESERVATION_CANCELLED: "cancelled",
+    RESERVATION_CANCELLED: isByGuest ? "cancelled" : "calledOff",
   }[eventType];
   return language.text(name ?? "custom", fields);
 }

@@ -98,7 +98,8 @@ SELECT CASE WHEN is_sent THEN 'PUBLISHED' ELSE 'DISCARDED' END AS status, count(
  WHERE is_sent IS NOT NULL AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE')
  GROUP BY 1
 
--- name: purge
+-- name: purge_done
+-- The attempts are deleted with their row.
 -- $1 retention · $2 limit
 DELETE FROM notification_channel_send
  WHERE id = ANY (ARRAY(
@@ -106,6 +107,20 @@ DELETE FROM notification_channel_send
              FROM notification_channel_send
             WHERE is_sent IS NOT NULL
               AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE')
+              AND updated_at < now() - $1::interval
+            ORDER BY updated_at
+            LIMIT $2
+              FOR UPDATE SKIP LOCKED))
+RETURNING id
+
+-- name: purge_dead
+-- $1 retention · $2 limit
+DELETE FROM notification_channel_send
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM notification_channel_send
+            WHERE is_sent = false
+              AND outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
               AND updated_at < now() - $1::interval
             ORDER BY updated_at
             LIMIT $2

@@ -85,7 +85,7 @@ SELECT status, count(*) AS rows,
  WHERE status IN ('PUBLISHED', 'DISCARDED')
  GROUP BY status
 
--- name: purge
+-- name: purge_done
 -- $1 retention · $2 limit
 DELETE FROM notification_outbox
  WHERE id = ANY (ARRAY(
@@ -94,6 +94,20 @@ DELETE FROM notification_outbox
             WHERE status IN ('PUBLISHED', 'DISCARDED')
               AND coalesce(published_at, discarded_at) < now() - $1::interval
             ORDER BY coalesce(published_at, discarded_at)
+            LIMIT $2
+              FOR UPDATE SKIP LOCKED))
+RETURNING id
+
+-- name: purge_dead
+-- The age of a dead row counts from its last due time: an event may be written months before it is due.
+-- $1 retention · $2 limit
+DELETE FROM notification_outbox
+ WHERE id = ANY (ARRAY(
+           SELECT id
+             FROM notification_outbox
+            WHERE status = 'DEAD'
+              AND available_at < now() - $1::interval
+            ORDER BY available_at
             LIMIT $2
               FOR UPDATE SKIP LOCKED))
 RETURNING id
