@@ -56,6 +56,10 @@ republish: some-python ## Publish events again, or move dead messages back; with
 	@$(TOOLS) republish $(if $(SINCE),--since "$(SINCE)") $(if $(EVENT),--event "$(EVENT)") $(if $(TYPE),--type "$(TYPE)") \
 	  $(if $(UNHANDLED),--unhandled) $(if $(DEAD),--dead) $(if $(ERROR),--error "$(ERROR)") $(if $(DRY),--dry-run)
 
+.PHONY: import
+import: some-python ## Import people from a CSV file; without FILE, print the usage (FILE=people.csv, DRY=1)
+	@$(TOOLS) import $(if $(FILE),--file "$(FILE)") $(if $(DRY),--dry-run)
+
 .PHONY: migrate
 migrate: python ## Bring the running database's schema up to date
 	@$(STACK) migrate

@@ -58,12 +58,17 @@ def is_shared(event_type: str, audience: str) -> bool:
     return audience == Audience.RESTAURANT and event_type in SHARED_EVENTS
 
 
+def is_proposal(event_type: str, audience: str) -> bool:
+    """A proposed time, which the customer answers, or their agency for them."""
+    return event_type == EventType.RESERVATION_POSTPONED and audience in (Audience.CUSTOMER, Audience.AGENCY)
+
+
 def actions_of(event_type: str, audience: str, *, resolved: bool, hidden: bool = False) -> list[str]:
     """The actions that are possible now. Who has hidden a request can still answer it."""
     if resolved:
         return []
     if is_shared(event_type, audience):
         return ["CONFIRMED", "REJECTED", "POSTPONED", *([] if hidden else ["DISMISSED"])]
-    if audience == Audience.CUSTOMER and event_type == EventType.RESERVATION_POSTPONED:
+    if is_proposal(event_type, audience):
         return ["CONFIRMED", "REJECTED"]
     return []

@@ -17,12 +17,16 @@ from tablebell_tools.audit.command import audit
 from tablebell_tools.demo.scenario import DemoScenario
 from tablebell_tools.demo.screen import Screen
 from tablebell_tools.dependencies.command import check_dependencies, refresh_advisories, write_sbom
+from tablebell_tools.people_import.command import import_file
 from tablebell_tools.preview.command import preview
 from tablebell_tools.preview.samples import Sample
 from tablebell_tools.republish.command import republish
 from tablebell_tools.republish.selection import Selection, parse_duration
 from tablebell_tools.side_by_side import Lanes
 from tablebell_tools.tokens import TokenIssuer
+
+# `import` is a keyword of Python.
+METHODS = {"import": "import_"}
 
 REPUBLISH_EXAMPLES = """examples:
   make republish UNHANDLED=1 SINCE=1d DRY=1      after RabbitMQ lost its data, or after a restore
@@ -41,6 +45,15 @@ PREVIEW_EXAMPLES = """examples:
   make preview
   make preview PHONE= REPLY_TO=                  a restaurant that cannot be reached
   make preview CUSTOMER="<b>Bobby</b>" FOLDER=/tmp/preview"""
+
+
+IMPORT_EXAMPLES = """The file is CSV in UTF-8 with a header: userType and name are required; externalId, email,
+phone, locale, timezone, role, restaurantId and agencyId are optional. A person is found again by externalId, or else
+by email.
+
+examples:
+  make import FILE=people.csv DRY=1   lists every problem by line, and changes nothing
+  make import FILE=people.csv         all lines or none"""
 
 
 class Command:
@@ -107,6 +120,13 @@ class Command:
             )
         )
 
+    def import_(self) -> int:
+        if self._options.file is None:
+            self._options.usage()
+            return 2
+        url = self._options.url or self._mode().database_url()
+        return import_file(self._options.file, url, dry_run=self._options.dry_run)
+
     def preview(self) -> None:
         options = self._options
         given = {name: getattr(options, name) for name in PREVIEW_TEXTS if getattr(options, name) is not None}
@@ -140,6 +160,14 @@ def parser() -> argparse.ArgumentParser:
             description="Publishes again what matches all of the filters. Listeners skip events they have handled.",
             formatter_class=argparse.RawDescriptionHelpFormatter,
             epilog=REPUBLISH_EXAMPLES,
+        )
+    )
+    _add_import(
+        commands.add_parser(
+            "import",
+            help="import people from a CSV file",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog=IMPORT_EXAMPLES,
         )
     )
     _add_preview(
@@ -191,6 +219,13 @@ def _add_republish(options: argparse.ArgumentParser) -> None:
     options.set_defaults(usage=options.print_help)
 
 
+def _add_import(options: argparse.ArgumentParser) -> None:
+    options.add_argument("--file", type=Path, help="FILE=people.csv: the file")
+    options.add_argument("--dry-run", action="store_true", help="DRY=1: check the file, and change nothing")
+    options.add_argument("--url", help="another database than that of the running system")
+    options.set_defaults(usage=options.print_help)
+
+
 def _add_preview(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "--folder", type=Path, default=Path(".local/preview"), help="FOLDER=… (default: .local/preview)"
@@ -205,7 +240,7 @@ def main() -> int:
     options = parser().parse_args()
 
     def command() -> int | None:
-        result: int | None = getattr(Command(options), options.command)()
+        result: int | None = getattr(Command(options), METHODS.get(options.command, options.command))()
         return result
 
     return command_line.run(command, starts_system=options.command == "demo")

@@ -16,7 +16,12 @@ from tablebell.postgres import Pool
 from tablebell.sqlfile import load_queries
 from tablebell.testing import Database
 
-OWN = ("sql", "queries.sql")
+OWN = {
+    "reservation_api": ("reservation_api", "reservation_api.management"),
+    "event_relay": ("event_relay",),
+    "notification_fanout": ("notification_fanout",),
+    "channel_dispatcher": ("channel_dispatcher",),
+}
 QUEUE = ("claim", "complete_if_leased", "fail_if_leased", "release_if_leased")
 BURIAL = ("find_due", "bury_if_leased", "bury_if_free")
 RETENTION = ("count", "measure_delays", "purge_done", "purge_dead")
@@ -61,7 +66,8 @@ class Right(NamedTuple):
 
 
 def statements(service: str) -> Iterator[str]:
-    yield from load_queries(service, *OWN).values()
+    for package in OWN[service]:
+        yield from load_queries(package, "sql", "queries.sql").values()
     for path, names in SHARED[service]:
         blocks = load_queries("tablebell.outbox", "sql", *path.split("/"))
         yield from (blocks[name] for name in names)

@@ -130,6 +130,8 @@ def recipient(row: Row) -> Recipient:
 
 def access_lost_because(row: Row, event: EventNotification) -> str | None:
     """Why the recipient may not see the event any more; None while they may. `row` is a row of find_recipients."""
+    if not row["active"]:
+        return "the recipient is not active any more"
     match UserType(row["user_type"]):
         case UserType.RESTAURANT_USER if row["restaurant_id"] != event.restaurant_id:
             return "the recipient has left the restaurant"

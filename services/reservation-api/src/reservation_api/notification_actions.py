@@ -10,7 +10,7 @@ from datetime import datetime
 from pydantic import ConfigDict, model_validator
 
 from reservation_api import store
-from reservation_api.domain.reservation import CUSTOMER_ACTS, STAFF_ACTS, Act, Action
+from reservation_api.domain.reservation import GUEST_ACTS, STAFF_ACTS, Act, Action
 from reservation_api.event_factory import notification_event
 from reservation_api.inbox import view
 from reservation_api.people import Person, find_person
@@ -20,9 +20,8 @@ from reservation_api.schemas import Body, Moment
 from reservation_api.transaction import in_transaction
 from reservation_api.transition import LockedReservation, already_handled, withdraw_shared
 from tablebell.events import EventType, NotificationData
-from tablebell.inbox import NotificationView
+from tablebell.inbox import NotificationView, is_proposal
 from tablebell.outbox import Level
-from tablebell.people import Audience
 from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
 from tablebell.wakeups import WakeupSender
@@ -104,8 +103,8 @@ class NotificationActions:
 def _act_for(notification: store.Row, action: Action) -> Act | None:
     if notification["shared_read"]:
         return STAFF_ACTS.get(action)
-    if notification["audience"] == Audience.CUSTOMER and notification["event_type"] == EventType.RESERVATION_POSTPONED:
-        return CUSTOMER_ACTS.get(action)
+    if is_proposal(notification["event_type"], notification["audience"]):
+        return GUEST_ACTS.get(action)
     return None
 
 

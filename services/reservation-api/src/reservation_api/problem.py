@@ -33,6 +33,7 @@ class ProblemType(Enum):
     ALREADY_HANDLED = (409, "Another person acted first.")
     NOT_POSSIBLE_NOW = (409, "This is not possible in the current state.")
     DOUBLE_BOOKING = (409, "The customer has another reservation around that time.")
+    DUPLICATE = (409, "It exists already.")
     STILL_RUNNING = (409, "The first request with this key is still running.")
     TOO_LARGE = (413, "The request body is too large.")
     NOT_JSON = (415, "The request body must be JSON.")
@@ -71,6 +72,13 @@ class HandledBy(CamelModel):
     at: datetime
 
 
+class DuplicateOf(CamelModel):
+    """What has the same value already."""
+
+    field: str
+    id: int | None = None
+
+
 class ProblemBody(CamelModel):
     type: str
     title: str
@@ -79,6 +87,7 @@ class ProblemBody(CamelModel):
     correlation_id: str
     errors: list[FieldError] | None = None
     handled_by: HandledBy | None = None
+    duplicate_of: DuplicateOf | None = None
 
 
 class Problem(Exception):
@@ -91,12 +100,14 @@ class Problem(Exception):
         *,
         errors: Sequence[FieldError] = (),
         handled_by: HandledBy | None = None,
+        duplicate_of: DuplicateOf | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail or kind.title)
         self.kind = kind
         self.errors = list(errors)
         self.handled_by = handled_by
+        self.duplicate_of = duplicate_of
         self.headers = headers
 
     @classmethod
@@ -112,6 +123,7 @@ class Problem(Exception):
             correlation_id=current().correlation_id,
             errors=self.errors or None,
             handled_by=self.handled_by,
+            duplicate_of=self.duplicate_of,
         )
         content = body.model_dump_json(by_alias=True, exclude_none=True)
         return Response(content, self.kind.status, self.headers, MEDIA_TYPE)
@@ -122,14 +134,19 @@ def not_found(what: str) -> Problem:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """`responses` of a route: these statuses and those that every route can return."""
+    """`responses` of a route: these statuses and those that every route with a token can return."""
+    return public_problems(401, 403, *statuses)
+
+
+def public_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """`responses` of a route without a token."""
     schema = {"$ref": "#/components/schemas/Problem"}
     return {
         status: {
             "description": HTTPStatus(status).phrase,
             "content": {MEDIA_TYPE: {"schema": schema, "example": example(status)}},
         }
-        for status in sorted({*statuses, 401, 403, 422, 429, 503})
+        for status in sorted({*statuses, 422, 429, 503})
     }
 
 

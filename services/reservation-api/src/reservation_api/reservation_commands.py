@@ -1,10 +1,11 @@
-"""Commands on a reservation: staff answer it, cancel it and note who came; customers change and cancel it."""
+"""Commands on a reservation: staff answer it, cancel it, note who came; customers and agencies change and cancel it."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import ConfigDict, model_validator
 
+from reservation_api import store
 from reservation_api.domain.limits import Limits
 from reservation_api.domain.reservation import ALIVE, RULES, Act
 from reservation_api.domain.restaurant import NotBookable
@@ -17,6 +18,7 @@ from reservation_api.schemas import Body, Moment, PartySize, Reason, Text
 from reservation_api.transaction import in_transaction
 from reservation_api.transition import LockedReservation
 from tablebell.outbox import Level
+from tablebell.people import UserType
 from tablebell.postgres import Connection, Pool
 from tablebell.tokens import Identity
 from tablebell.wakeups import WakeupSender
@@ -128,7 +130,12 @@ class ReservationCommands:
 
     async def _lock_own(self, connection: Connection, identity: Identity, reservation_id: int) -> LockedReservation:
         locked = await self.lock(connection, reservation_id)
-        if locked.row["customer_id"] != identity.user_id:
+        if identity.user_type is UserType.CUSTOMER:
+            is_own = locked.row["customer_id"] == identity.user_id
+        else:
+            person = identity.user_type, identity.user_id
+            is_own = await store.find_reservation_of_guest(connection, reservation_id, *person) is not None
+        if not is_own:
             raise not_found("reservation")
         return locked
 

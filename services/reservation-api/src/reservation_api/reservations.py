@@ -1,5 +1,6 @@
 """The representation of a reservation in responses, and the lists of reservations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -13,6 +14,7 @@ from reservation_api.problem import not_found
 from reservation_api.schemas import LARGEST_ID
 from tablebell.events import CamelModel
 from tablebell.postgres import Pool
+from tablebell.tokens import Identity
 
 DIGITS = frozenset("0123456789")
 LEAST_DIGITS = 3
@@ -114,8 +116,8 @@ class Reservations:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def find(self, customer_id: int, reservation_id: int) -> ReservationView:
-        row = await store.find_reservation_of_customer(self._pool, reservation_id, customer_id)
+    async def find(self, identity: Identity, reservation_id: int) -> ReservationView:
+        row = await store.find_reservation_of_guest(self._pool, reservation_id, identity.user_type, identity.user_id)
         if row is None:
             raise not_found("reservation")
         return view(row)
@@ -125,8 +127,16 @@ class Reservations:
     ) -> Page[ReservationView]:
         (before,) = decode(cursor, 1) if cursor else (LARGEST_ID,)
         rows = await store.list_reservations_of_customer(self._pool, customer_id, status, before, limit + 1)
-        page = [view(row) for row in rows[:limit]]
-        return Page(items=page, next_cursor=encode(page[-1].id) if len(rows) > limit else None)
+        return _page(rows, limit)
+
+    async def of_agency(
+        self, agent_id: int, customer_id: int | None, status: Status | None, cursor: str | None, limit: int
+    ) -> Page[ReservationView]:
+        (before,) = decode(cursor, 1) if cursor else (LARGEST_ID,)
+        rows = await store.list_reservations_of_agency(
+            self._pool, agent_id, customer_id=customer_id, status=status, before_id=before, limit=limit + 1
+        )
+        return _page(rows, limit)
 
     async def of_staff(
         self, staff_id: int, chosen: StaffFilter, cursor: str | None, limit: int
@@ -149,6 +159,11 @@ class Reservations:
         page = [staff_view(row) for row in rows[:limit]]
         more = len(rows) > limit
         return Page(items=page, next_cursor=encode(_micros(page[-1].slot_time), page[-1].id) if more else None)
+
+
+def _page(rows: Sequence[store.Row], limit: int) -> Page[ReservationView]:
+    page = [view(row) for row in rows[:limit]]
+    return Page(items=page, next_cursor=encode(page[-1].id) if len(rows) > limit else None)
 
 
 def _micros(moment: datetime) -> int:

@@ -53,10 +53,6 @@ async def set_person_active(connection: Executor, user_type: UserType, user_id: 
     return exists
 
 
-async def find_profile(connection: Executor, user_type: UserType, user_id: int) -> Record | None:
-    return await connection.fetchrow(SQL["find_profile"], user_type, user_id)
-
-
 async def ask_reservation(
     connection: Executor,
     *,
@@ -85,14 +81,22 @@ async def ask_reservation(
     )
 
 
-async def find_reservation_of_customer(connection: Executor, reservation_id: int, customer_id: int) -> Record | None:
-    return await connection.fetchrow(SQL["find_reservation_of_customer"], reservation_id, customer_id)
+async def find_reservation_of_guest(
+    connection: Executor, reservation_id: int, user_type: UserType, user_id: int
+) -> Record | None:
+    return await connection.fetchrow(SQL["find_reservation_of_guest"], reservation_id, user_type, user_id)
 
 
 async def list_reservations_of_customer(
     connection: Executor, customer_id: int, status: str | None, before_id: int, limit: int
 ) -> list[Record]:
     return await connection.fetch(SQL["list_reservations_of_customer"], customer_id, status, before_id, limit)
+
+
+async def list_reservations_of_agency(
+    connection: Executor, agent_id: int, *, customer_id: int | None, status: str | None, before_id: int, limit: int
+) -> list[Record]:
+    return await connection.fetch(SQL["list_reservations_of_agency"], agent_id, customer_id, status, before_id, limit)
 
 
 async def list_reservations_of_staff(

@@ -1,6 +1,7 @@
 """Access control: every route, by every user type, for own objects, those of others and former ones; by people who are
 inactive or do not exist; by read-only admins."""
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -23,7 +24,7 @@ from .conftest import INTERNAL_TOKEN, Person, fan_out, settings_for, slot, token
 PEOPLE = {"CUSTOMER": 5, "RESTAURANT_USER": 50, "ADMIN_USER": 1, "AGENCY_USER": 70}
 STRANGERS = {"CUSTOMER": 6, "RESTAURANT_USER": 60, "ADMIN_USER": 2, "AGENCY_USER": 71}
 
-CUSTOMER, STAFF, ADMIN = {"CUSTOMER"}, {"RESTAURANT_USER"}, {"ADMIN_USER"}
+STAFF, ADMIN, AGENCY = {"RESTAURANT_USER"}, {"ADMIN_USER"}, {"AGENCY_USER"}
 ASKERS, ANYONE = {"CUSTOMER", "AGENCY_USER"}, set(PEOPLE)
 
 # Users who can move to another restaurant or agency.
@@ -32,6 +33,8 @@ MOVES = {
     "AGENCY_USER": "UPDATE agency_users SET agency_id = {1} WHERE id = 70",
 }
 
+# The body of the route that takes no JSON.
+CSV = {"text/csv": "userType,name\n"}
 TABLES = {
     "CUSTOMER": "customer",
     "RESTAURANT_USER": "restaurant_users",
@@ -51,13 +54,17 @@ STATUSES = {
 LONG_AGO = timedelta(days=-60)
 
 SELECTION = {"level": "event_outbox", "ids": [1]}
+# What the paths of objects without an owner name.
+FIXED = {"{restaurant_id}": "11", "{agency_id}": "8", "{user_type}": "CUSTOMER"}
+# The people whom someone manages: theirs, and another's.
+MANAGED = {"RESTAURANT_USER": (51, 60), "AGENCY_USER": (5, 1234)}
 # The allowed user types, the body, and whether the route addresses an object with an owner.
 MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/customer/reservation/ask"): (ASKERS, {"restaurantId": 10, "partySize": 2}, True),
-    ("GET", "/customer/reservation"): (CUSTOMER, None, False),
-    ("GET", "/customer/reservation/{reservation_id}"): (CUSTOMER, None, True),
-    ("PATCH", "/customer/reservation/{reservation_id}"): (CUSTOMER, {"partySize": 3}, True),
-    ("POST", "/customer/reservation/{reservation_id}/cancel"): (CUSTOMER, None, True),
+    ("GET", "/customer/reservation"): (ASKERS, None, False),
+    ("GET", "/customer/reservation/{reservation_id}"): (ASKERS, None, True),
+    ("PATCH", "/customer/reservation/{reservation_id}"): (ASKERS, {"partySize": 3}, True),
+    ("POST", "/customer/reservation/{reservation_id}/cancel"): (ASKERS, None, True),
     ("GET", "/restaurant/reservation"): (STAFF, None, False),
     ("POST", "/restaurant/reservation/{reservation_id}/accept"): (STAFF, None, True),
     ("POST", "/restaurant/reservation/{reservation_id}/reject"): (STAFF, None, True),
@@ -74,6 +81,32 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("GET", "/me"): (ANYONE, None, False),
     ("GET", "/me/preferences"): (ANYONE, None, False),
     ("PUT", "/me/preferences"): (ANYONE, {"channels": {"SMS": False}}, False),
+    ("PATCH", "/me"): (ANYONE, {"locale": "en"}, False),
+    ("GET", "/restaurant"): (STAFF, None, False),
+    ("PATCH", "/restaurant"): (STAFF, {"maxPartySize": 12}, False),
+    ("GET", "/restaurant/staff"): (STAFF, None, False),
+    ("POST", "/restaurant/staff"): (STAFF, {"name": "New", "phone": "+39333"}, False),
+    ("PATCH", "/restaurant/staff/{user_id}"): (STAFF, {"locale": "en"}, True),
+    ("GET", "/agency/customers"): (AGENCY, None, False),
+    ("POST", "/agency/customers"): (AGENCY, {"name": "New", "phone": "+39333"}, False),
+    ("GET", "/agency/customers/{user_id}"): (AGENCY, None, True),
+    ("PATCH", "/agency/customers/{user_id}"): (AGENCY, {"locale": "en"}, True),
+    ("GET", "/admin/restaurants"): (ADMIN, None, False),
+    ("POST", "/admin/restaurants"): (ADMIN, {"name": "New"}, False),
+    ("GET", "/admin/restaurants/{restaurant_id}"): (ADMIN, None, False),
+    ("PATCH", "/admin/restaurants/{restaurant_id}"): (ADMIN, {"locale": "en"}, False),
+    ("GET", "/admin/agencies"): (ADMIN, None, False),
+    ("POST", "/admin/agencies"): (ADMIN, {"name": "New"}, False),
+    ("GET", "/admin/agencies/{agency_id}"): (ADMIN, None, False),
+    ("PATCH", "/admin/agencies/{agency_id}"): (ADMIN, {"name": "Other"}, False),
+    ("GET", "/admin/people/{user_type}"): (ADMIN, None, False),
+    ("POST", "/admin/people/{user_type}"): (ADMIN, {"name": "New", "phone": "+39333"}, False),
+    ("GET", "/admin/people/{user_type}/{user_id}"): (ADMIN, None, False),
+    ("PATCH", "/admin/people/{user_type}/{user_id}"): (ADMIN, {"locale": "en"}, False),
+    ("POST", "/admin/people/{user_type}/{user_id}/deactivate"): (ADMIN, None, False),
+    ("POST", "/admin/people/{user_type}/{user_id}/reactivate"): (ADMIN, None, False),
+    ("GET", "/admin/changes"): (ADMIN, None, False),
+    ("POST", "/admin/import"): (ADMIN, CSV, False),
     ("GET", "/admin/outbox"): (ADMIN, None, False),
     ("GET", "/admin/outbox/dead"): (ADMIN, None, False),
     ("POST", "/admin/outbox/requeue"): (ADMIN, SELECTION, False),
@@ -82,7 +115,13 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("POST", "/admin/undeliverable-addresses/clear"): (ADMIN, {"reasonContains": "550"}, False),
     ("GET", "/admin/reservation/{reservation_id}/trace"): (ADMIN, None, False),
 }
+PUBLIC = {
+    ("GET", "/restaurants"),
+    ("GET", "/restaurants/{restaurant_id}"),
+    ("GET", "/restaurants/{restaurant_id}/availability"),
+}
 OPEN_TO_ALL = {
+    *(path for _, path in PUBLIC),
     "/health/live",
     "/health/ready",
     "/metrics",
@@ -108,13 +147,13 @@ class World:
     async def reservation(
         self, *, own: bool, status: str = "NOT_ACCEPTED", ahead: timedelta = timedelta(days=60)
     ) -> int:
-        customer, restaurant = (5, 10) if own else (6, 11)
+        customer, restaurant, agency = (5, 10, 7) if own else (6, 11, None)
         at = datetime.now(UTC) + ahead + timedelta(hours=next(self._hours))
         reservation: int = await self._pool.fetchval(
             """
             WITH made AS (
                 INSERT INTO reservation (customer_id, restaurant_id, agency_id, party_size, slot_time, status)
-                VALUES ($1, $2, 7, 2, $3, $4)
+                VALUES ($1, $2, $5, 2, $3, $4)
                 RETURNING id
             )
             INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload)
@@ -125,6 +164,7 @@ class World:
             restaurant,
             at,
             status,
+            agency,
         )
         return reservation
 
@@ -142,6 +182,13 @@ class World:
         if path.endswith("/ask"):
             at = datetime.now(UTC).date() + timedelta(days=200 + next(self._hours))
             return path, {**(body or {}), "customerId": 5 if own else 1234, "slotTime": f"{at}T20:00:00"}
+        for placeholder, value in FIXED.items():
+            path = path.replace(placeholder, value)
+        if "{user_id}" in path:
+            mine, theirs = MANAGED.get(user_type, (1234, 1234))
+            return path.replace("{user_id}", str(mine if own else theirs)), body
+        if body is not None and "phone" in body:
+            return path, {**body, "phone": f"{body['phone']}{next(self._hours):07}"}
         if "{reservation_id}" in path:
             state: dict[str, Any] = {"status": STATUSES[path], "ahead": LONG_AGO} if path in STATUSES else {}
             return path.replace("{reservation_id}", str(await self.reservation(own=own, **state))), body
@@ -150,7 +197,13 @@ class World:
         return path, body
 
 
-@pytest.mark.timeout(60)
+def content(body: dict[str, Any] | None) -> dict[str, Any]:
+    if body is CSV:
+        return {"content": CSV["text/csv"], "headers": {"Content-Type": "text/csv"}}
+    return {"json": body}
+
+
+@pytest.mark.timeout(120)
 async def test_every_route_allows_only_its_user_types_and_owners(person: Person, pool: Pool) -> None:
     await pool.execute("INSERT INTO customer (id, name) VALUES (1234, 'Of no agency')")
     await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another'); ")
@@ -165,16 +218,16 @@ async def test_every_route_allows_only_its_user_types_and_owners(person: Person,
                 path, body = await world.request(template, sent, user_type, own=column != "another's")
                 if column == "former":
                     await pool.execute(MOVES[user_type].format(11, 8))
-                answer = await person(user_type, user_id).request(method, path, json=body)
+                answer = await person(user_type, user_id).request(method, path, **content(body))
                 if column == "former":
                     await pool.execute(MOVES[user_type].format(10, 7))
-                expected = 403 if user_type not in allowed else 200 if column == "own" else 404
-                if answer.status_code != expected:
+                expected = {403} if user_type not in allowed else {200, 201} if column == "own" else {404}
+                if answer.status_code not in expected:
                     wrong.append((method, template, user_type, column, expected, answer.status_code, answer.text))
     assert wrong == []
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_every_route_refuses_the_token_of_a_person_who_is_inactive_or_does_not_exist(
     person: Person, pool: Pool
 ) -> None:
@@ -184,8 +237,8 @@ async def test_every_route_refuses_the_token_of_a_person_who_is_inactive_or_does
             path, body = await world.request(template, sent, user_type, own=True)
             await pool.execute(f"UPDATE {TABLES[user_type]} SET active = false WHERE id = $1", user_id)
             answers = {
-                "inactive": await person(user_type, user_id).request(method, path, json=body),
-                "unknown": await person(user_type, NOBODY).request(method, path, json=body),
+                "inactive": await person(user_type, user_id).request(method, path, **content(body)),
+                "unknown": await person(user_type, NOBODY).request(method, path, **content(body)),
             }
             await pool.execute(f"UPDATE {TABLES[user_type]} SET active = true WHERE id = $1", user_id)
             for column, answer in answers.items():
@@ -196,10 +249,12 @@ async def test_every_route_refuses_the_token_of_a_person_who_is_inactive_or_does
 
 async def test_a_read_only_admin_reads_what_admins_read_and_changes_nothing(person: Person, pool: Pool) -> None:
     await pool.execute("INSERT INTO admin_users (id, name, role) VALUES ($1, 'Auditor', 'READ_ONLY')", READ_ONLY_ADMIN)
+    await pool.execute("INSERT INTO customer (id, name) VALUES (1234, 'Of no agency')")
+    await pool.execute("INSERT INTO agency (id, name) VALUES (8, 'Another')")
     world, wrong = World(pool), []
     for (method, template), (allowed, sent, _) in MATRIX.items():
         path, body = await world.request(template, sent, "ADMIN_USER", own=True)
-        answer = await person("ADMIN_USER", READ_ONLY_ADMIN).request(method, path, json=body)
+        answer = await person("ADMIN_USER", READ_ONLY_ADMIN).request(method, path, **content(body))
         expected = 200 if method == "GET" and "ADMIN_USER" in allowed else 403
         if answer.status_code != expected:
             wrong.append((method, template, expected, answer.status_code, answer.text))
@@ -244,11 +299,21 @@ async def test_a_user_who_changed_restaurant_or_agency_loses_access_to_the_old_o
 async def test_without_a_token_every_route_is_401_with_www_authenticate(api: str) -> None:
     async with httpx.AsyncClient(base_url=api) as nobody:
         for (method, template), (_, body, _) in MATRIX.items():
-            path = template.replace("{reservation_id}", "1").replace("{notification_id}", "1")
-            answer = await nobody.request(method, path, json=body)
+            path = re.sub(r"\{\w+_id\}", "1", template.replace("{user_type}", "CUSTOMER"))
+            answer = await nobody.request(method, path, **content(body))
             assert answer.status_code == 401, (method, template)
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
             assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_public_routes_answer_without_a_token_and_with_an_invalid_one(api: str) -> None:
+    async with httpx.AsyncClient(base_url=api) as nobody:
+        for method, template in PUBLIC:
+            path = template.replace("{restaurant_id}", "10")
+            for headers in ({}, {"Authorization": "Bearer nonsense"}):
+                params = {"date": slot()[:10], "partySize": "2"} if path.endswith("availability") else {}
+                answer = await nobody.request(method, path, params=params, headers=headers)
+                assert answer.status_code == 200, answer.text
 
 
 async def test_another_users_reservation_and_a_missing_one_get_the_same_response(person: Person, pool: Pool) -> None:
@@ -279,7 +344,7 @@ async def test_no_route_is_missing_from_the_matrix(database: Database, pool: Poo
     health = Health(Stop())
     app = build_app(settings_for(database), pool, WakeupSender(pool), Idempotency(pool), health)
     described = {(method.upper(), path) for path, item in app.openapi()["paths"].items() for method in item}
-    assert described == set(MATRIX)
+    assert described == set(MATRIX) | PUBLIC
     placed = {path for _, path in MATRIX} | {path for _, path in INTERNAL} | OPEN_TO_ALL
     assert set(paths(app.routes)) == placed
 

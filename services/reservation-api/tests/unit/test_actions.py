@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from reservation_api.domain.reservation import CUSTOMER_ACTS, STAFF_ACTS, Action
+from reservation_api.domain.reservation import GUEST_ACTS, STAFF_ACTS, Action
 from tablebell.events import EventType
 from tablebell.inbox import actions_of, is_shared
 from tablebell.people import Audience
@@ -10,7 +10,8 @@ from tablebell.people import Audience
 OFFERS = {
     (EventType.RESERVATION_REQUESTED, Audience.RESTAURANT): {*STAFF_ACTS, Action.DISMISSED},
     (EventType.RESERVATION_CHANGED, Audience.RESTAURANT): {*STAFF_ACTS, Action.DISMISSED},
-    (EventType.RESERVATION_POSTPONED, Audience.CUSTOMER): set(CUSTOMER_ACTS),
+    (EventType.RESERVATION_POSTPONED, Audience.CUSTOMER): set(GUEST_ACTS),
+    (EventType.RESERVATION_POSTPONED, Audience.AGENCY): set(GUEST_ACTS),
 }
 
 

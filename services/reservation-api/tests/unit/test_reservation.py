@@ -11,25 +11,32 @@ from tablebell.people import UserType
 NOW = datetime(2027, 1, 1, 12, tzinfo=UTC)
 SLOT, PROPOSED = NOW + timedelta(days=1), NOW + timedelta(days=2)
 
-STAFF, CUSTOMER = UserType.RESTAURANT_USER, UserType.CUSTOMER
+STAFF, CUSTOMER, AGENCY = UserType.RESTAURANT_USER, UserType.CUSTOMER, UserType.AGENCY_USER
+DECISIONS = {
+    (Act.ACCEPT, Status.NOT_ACCEPTED): Status.ACCEPTED,
+    (Act.REJECT, Status.NOT_ACCEPTED): Status.REJECTED,
+    (Act.POSTPONE, Status.NOT_ACCEPTED): Status.POSTPONED,
+    (Act.CANCEL_AS_STAFF, Status.ACCEPTED): Status.CANCELLED,
+    (Act.CANCEL_AS_STAFF, Status.POSTPONED): Status.CANCELLED,
+    (Act.ARRIVE, Status.ACCEPTED): Status.ARRIVED,
+    (Act.MISS, Status.ACCEPTED): Status.NO_SHOW,
+    (Act.UNDO, Status.ARRIVED): Status.ACCEPTED,
+    (Act.UNDO, Status.NO_SHOW): Status.ACCEPTED,
+}
+ANSWERS = {
+    (Act.CHANGE, Status.NOT_ACCEPTED): Status.NOT_ACCEPTED,
+    (Act.CHANGE, Status.ACCEPTED): Status.NOT_ACCEPTED,
+    (Act.CHANGE, Status.POSTPONED): Status.NOT_ACCEPTED,
+    (Act.CANCEL, Status.NOT_ACCEPTED): Status.CANCELLED,
+    (Act.CANCEL, Status.ACCEPTED): Status.CANCELLED,
+    (Act.CANCEL, Status.POSTPONED): Status.CANCELLED,
+    (Act.CONFIRM_PROPOSAL, Status.POSTPONED): Status.ACCEPTED,
+    (Act.DECLINE_PROPOSAL, Status.POSTPONED): Status.CANCELLED,
+}
+# An agency's user acts for the agency's customers.
 LEGAL = {
-    (Act.ACCEPT, Status.NOT_ACCEPTED, STAFF): Status.ACCEPTED,
-    (Act.REJECT, Status.NOT_ACCEPTED, STAFF): Status.REJECTED,
-    (Act.POSTPONE, Status.NOT_ACCEPTED, STAFF): Status.POSTPONED,
-    (Act.CHANGE, Status.NOT_ACCEPTED, CUSTOMER): Status.NOT_ACCEPTED,
-    (Act.CHANGE, Status.ACCEPTED, CUSTOMER): Status.NOT_ACCEPTED,
-    (Act.CHANGE, Status.POSTPONED, CUSTOMER): Status.NOT_ACCEPTED,
-    (Act.CANCEL, Status.NOT_ACCEPTED, CUSTOMER): Status.CANCELLED,
-    (Act.CANCEL, Status.ACCEPTED, CUSTOMER): Status.CANCELLED,
-    (Act.CANCEL, Status.POSTPONED, CUSTOMER): Status.CANCELLED,
-    (Act.CONFIRM_PROPOSAL, Status.POSTPONED, CUSTOMER): Status.ACCEPTED,
-    (Act.DECLINE_PROPOSAL, Status.POSTPONED, CUSTOMER): Status.CANCELLED,
-    (Act.CANCEL_AS_STAFF, Status.ACCEPTED, STAFF): Status.CANCELLED,
-    (Act.CANCEL_AS_STAFF, Status.POSTPONED, STAFF): Status.CANCELLED,
-    (Act.ARRIVE, Status.ACCEPTED, STAFF): Status.ARRIVED,
-    (Act.MISS, Status.ACCEPTED, STAFF): Status.NO_SHOW,
-    (Act.UNDO, Status.ARRIVED, STAFF): Status.ACCEPTED,
-    (Act.UNDO, Status.NO_SHOW, STAFF): Status.ACCEPTED,
+    **{(*when, STAFF): then for when, then in DECISIONS.items()},
+    **{(*when, guest): then for when, then in ANSWERS.items() for guest in (CUSTOMER, AGENCY)},
 }
 AT_THE_TABLE = {Act.ARRIVE, Act.MISS, Act.UNDO}
 

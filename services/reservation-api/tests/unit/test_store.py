@@ -1,14 +1,19 @@
-"""store.py and queries.sql match."""
+"""Each store matches its queries."""
 
 import inspect
+from types import ModuleType
+
+import pytest
 
 from reservation_api import store
+from reservation_api.management import store as management_store
 
 
-def test_queries_and_functions_have_the_same_names() -> None:
+@pytest.mark.parametrize("module", [store, management_store], ids=["reservations", "management"])
+def test_queries_and_functions_have_the_same_names(module: ModuleType) -> None:
     functions = {
         name
-        for name, function in inspect.getmembers(store, inspect.iscoroutinefunction)
-        if function.__module__ == store.__name__
+        for name, function in inspect.getmembers(module, inspect.iscoroutinefunction)
+        if function.__module__ == module.__name__
     }
-    assert functions == set(store.SQL)
+    assert functions == set(module.SQL)

@@ -16,6 +16,7 @@ CREATE TABLE reservation (
     updated_at     timestamptz NOT NULL DEFAULT clock_timestamp()
 ) WITH (fillfactor = 80);
 CREATE INDEX reservation_customer ON reservation (customer_id, id DESC);
+CREATE INDEX reservation_agency ON reservation (agency_id, id DESC) WHERE agency_id IS NOT NULL;
 CREATE INDEX reservation_restaurant ON reservation (restaurant_id, slot_time, id);
 -- A customer cannot have two tables at the same time.
 CREATE UNIQUE INDEX reservation_no_double_booking ON reservation (customer_id, slot_time)

@@ -20,19 +20,24 @@ REVOKE ALL ON SCHEMA public FROM PUBLIC;
 GRANT USAGE ON SCHEMA public TO
     tablebell_reservation_api, tablebell_event_relay, tablebell_notification_fanout, tablebell_channel_dispatcher;
 
--- reservation-api. The records of what people did are insert-only: notification_action, outbox_intervention, admin_read.
+-- reservation-api. The records of what people did are insert-only: notification_action, outbox_intervention, admin_read,
+-- management_change.
 -- It closes and reopens outbox rows, but never changes what they say or to whom.
 GRANT INSERT (actor_id, subject, reservation_id) ON admin_read TO tablebell_reservation_api;
-GRANT SELECT (id, role, name, email, phone, fcm_token, locale, timezone, active),
-      UPDATE (active, updated_at)
+GRANT SELECT,
+      INSERT (external_id, name, email, phone, fcm_token, locale, timezone, role),
+      UPDATE (external_id, name, email, phone, fcm_token, locale, timezone, role, active, updated_at)
    ON admin_users TO tablebell_reservation_api;
-GRANT SELECT (id, agency_id, name, email, phone, fcm_token, locale, timezone, active),
-      UPDATE (active, updated_at)
+GRANT SELECT,
+      INSERT (external_id, name, email, phone, fcm_token, locale, timezone, agency_id),
+      UPDATE (external_id, name, email, phone, fcm_token, locale, timezone, agency_id, active, updated_at)
    ON agency_users TO tablebell_reservation_api;
+GRANT SELECT, INSERT (external_id, name), UPDATE (external_id, name, updated_at) ON agency TO tablebell_reservation_api;
 GRANT SELECT (id, channel_send_id, attempt, started_at, finished_at, outcome, detail, provider_message_id)
    ON channel_send_attempt TO tablebell_reservation_api;
-GRANT SELECT (id, name, email, phone, fcm_token, locale, timezone, agency_id, active),
-      UPDATE (active, updated_at)
+GRANT SELECT,
+      INSERT (external_id, name, email, phone, fcm_token, locale, timezone, agency_id),
+      UPDATE (external_id, name, email, phone, fcm_token, locale, timezone, agency_id, active, updated_at)
    ON customer TO tablebell_reservation_api;
 GRANT SELECT (id, event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, shared_read,
               is_read, read_by_user_id, read_at),
@@ -49,12 +54,16 @@ GRANT SELECT (user_type, user_id, key, request_hash, response, created_at),
       DELETE
    ON idempotency_key TO tablebell_reservation_api;
 GRANT SELECT ON inbox TO tablebell_reservation_api;
+GRANT SELECT ON managed_person TO tablebell_reservation_api;
+GRANT SELECT,
+      INSERT (subject_type, subject_id, act, before, after, actor_type, actor_id)
+   ON management_change TO tablebell_reservation_api;
 GRANT SELECT, UPDATE (is_read) ON notification TO tablebell_reservation_api;
 GRANT SELECT,
       INSERT (event_notification_id, notification_id, reservation_id, reservation_version, resulting_version, outcome,
               actor_id, actor_type, action_type, first_to_act)
    ON notification_action TO tablebell_reservation_api;
-GRANT SELECT (id, notification_id, channel_type, user_type, recipient, is_sent, outcome, withdrawn_because, sent_at,
+GRANT SELECT (id, notification_id, channel_type, user_type, user_id, recipient, is_sent, outcome, withdrawn_because, sent_at,
               attempt_count, last_error, next_attempt_at, not_after, lease_token, lease_until, provider_message_id,
               created_at, updated_at),
       UPDATE (is_sent, outcome, withdrawn_because, attempt_count, last_error, next_attempt_at, first_due_at, lease_token,
@@ -71,18 +80,22 @@ GRANT SELECT (user_type, user_id, channels, event_types, quiet_from, quiet_until
 GRANT SELECT ON open_notification TO tablebell_reservation_api;
 GRANT INSERT (level, act, row_ids, filter, actor_id) ON outbox_intervention TO tablebell_reservation_api;
 GRANT SELECT ON own_notification TO tablebell_reservation_api;
-GRANT SELECT (user_type, user_id, name, locale, timezone, restaurant_id, agency_id, role, active)
-   ON person TO tablebell_reservation_api;
+GRANT SELECT (user_type, user_id, name, restaurant_id, agency_id, role, active) ON person TO tablebell_reservation_api;
 GRANT SELECT ON processed_event TO tablebell_reservation_api;
 GRANT SELECT,
       INSERT (customer_id, restaurant_id, agency_id, party_size, slot_time, note),
       UPDATE (party_size, slot_time, proposed_time, note, status, version, updated_at)
    ON reservation TO tablebell_reservation_api;
-GRANT SELECT (id, name, timezone, accepts_reservations, max_party_size, opening_hours)
+GRANT SELECT,
+      INSERT (external_id, name, address, phone, timezone, locale, accepts_reservations, max_party_size, opening_hours,
+              sender_name, reply_to),
+      UPDATE (external_id, name, address, phone, timezone, locale, accepts_reservations, max_party_size, opening_hours,
+              sender_name, reply_to, updated_at)
    ON restaurant TO tablebell_reservation_api;
-GRANT SELECT ON restaurant_closure TO tablebell_reservation_api;
-GRANT SELECT (id, restaurant_id, role, name, email, phone, fcm_token, locale, timezone, active),
-      UPDATE (active, updated_at)
+GRANT SELECT, INSERT, DELETE ON restaurant_closure TO tablebell_reservation_api;
+GRANT SELECT,
+      INSERT (external_id, name, email, phone, fcm_token, locale, timezone, restaurant_id, role),
+      UPDATE (external_id, name, email, phone, fcm_token, locale, timezone, restaurant_id, role, active, updated_at)
    ON restaurant_users TO tablebell_reservation_api;
 GRANT SELECT, INSERT (user_type, user_id, token_id), DELETE ON revocation TO tablebell_reservation_api;
 GRANT SELECT, DELETE ON undeliverable_address TO tablebell_reservation_api;
@@ -136,7 +149,8 @@ GRANT SELECT (id, notification_id, notification_type, partition, status, retry_c
 GRANT SELECT (user_type, user_id, channels, event_types, quiet_from, quiet_until)
    ON notification_preference TO tablebell_notification_fanout;
 GRANT SELECT (user_type, user_id, event_notification_id) ON own_notification TO tablebell_notification_fanout;
-GRANT SELECT (user_type, user_id, name, email, phone, fcm_token, locale, timezone, restaurant_id, agency_id)
+GRANT SELECT (user_type, user_id, name, email, phone, fcm_token, locale, timezone, restaurant_id, agency_id,
+              active)
    ON person TO tablebell_notification_fanout;
 GRANT SELECT, INSERT (event_id, listener), DELETE ON processed_event TO tablebell_notification_fanout;
 GRANT SELECT (id, agency_id, slot_time, status, version) ON reservation TO tablebell_notification_fanout;

@@ -25,7 +25,8 @@ SELECT given.event_id, given.is_known, new.event_id IS NOT NULL AS is_new
 
 -- name: append_notifications
 -- Writes event_notification, notification and L1 in the order of $1. texts holds the title and body in every language;
--- a recipient gets those of their locale. Skips scheduled events whose reservation is not accepted or has another time.
+-- a recipient gets those of their locale. Inactive people get none. Skips scheduled events whose reservation is not
+-- accepted or has another time.
 -- $1 the events, as a JSON array of objects · $2 audience · $3 user type · $4 types of scheduled events
 WITH given AS MATERIALIZED (
     SELECT *
@@ -41,19 +42,19 @@ WITH given AS MATERIALIZED (
 ), recipient AS (
     SELECT position, id AS user_id, locale
       FROM given JOIN restaurant_users USING (restaurant_id)
-     WHERE $3 = 'RESTAURANT_USER'
+     WHERE $3 = 'RESTAURANT_USER' AND active
     UNION ALL
     SELECT position, customer.id, locale
       FROM given JOIN customer ON customer.id = given.customer_id
-     WHERE $3 = 'CUSTOMER'
+     WHERE $3 = 'CUSTOMER' AND active
     UNION ALL
     SELECT position, id, locale
       FROM given CROSS JOIN admin_users
-     WHERE $3 = 'ADMIN_USER'
+     WHERE $3 = 'ADMIN_USER' AND active
     UNION ALL
     SELECT position, id, locale
       FROM given JOIN agency_users USING (agency_id)
-     WHERE $3 = 'AGENCY_USER'
+     WHERE $3 = 'AGENCY_USER' AND active
 ), event AS (
     INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version,
                                     properties, headers, shared_read)
@@ -136,11 +137,14 @@ SELECT restaurant_id, id
 -- name: lock_events
 -- The event notifications of a batch of L1. The lock waits for a concurrent decision on the same notification. The
 -- decision is read by a later statement, because this one's snapshot is older than the wait.
+-- The advisory lock orders expansions and the deactivation of a person, which takes it exclusively: an expansion either
+-- finishes before its sends are withdrawn, or reads that the person is inactive. Expansions share it.
 -- $1 notification ids · $2 their user types
 SELECT id, event_id, event_type, audience, reservation_id, restaurant_id, aggregate_version, properties, headers,
        shared_read, is_read, read_by_user_id, created_at
   FROM event_notification
- WHERE id = ANY (ARRAY(  -- an array keeps the planner from choosing a join
+ WHERE (SELECT pg_advisory_xact_lock_shared(45, 0)) IS NOT NULL
+   AND id = ANY (ARRAY(  -- an array keeps the planner from choosing a join
            SELECT DISTINCT event_notification_id
              FROM notification
              JOIN unnest($1::bigint[], $2::text[]) AS claimed (id, user_type) USING (id, user_type)))
@@ -198,7 +202,7 @@ SELECT id, address, phone, sender_name, reply_to FROM restaurant WHERE id = ANY 
 -- $1 notification ids · $2 their user types
 SELECT own.id, own.event_notification_id, own.user_type, own.user_id, own.title, own.body, own.properties, own.is_read,
        own.created_at, person.name, person.email, person.phone, person.fcm_token, person.locale, person.timezone,
-       person.restaurant_id, person.agency_id,
+       person.restaurant_id, person.agency_id, person.active,
        preference.channels, preference.event_types, preference.quiet_from, preference.quiet_until,
        (SELECT jsonb_object_agg(channel_type, jsonb_build_array(address, reason))
           FROM undeliverable_address AS mark

@@ -1,8 +1,8 @@
 """The state machine of a reservation: which act is legal in which state, for whom, and its result. Pure.
 
 Every legal act creates a new version; an illegal act changes nothing. Staff decide on NOT_ACCEPTED reservations.
-Customers answer a proposed time (POSTPONED), and can change or cancel a reservation that is not closed. Staff cancel an
-accepted table, mark it as arrived or as a no-show, and can undo such a mark.
+Customers, or their agency for them, answer a proposed time (POSTPONED), and can change or cancel a reservation that is
+not closed. Staff cancel an accepted table, mark it as arrived or as a no-show, and can undo such a mark.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    by: UserType
+    by: frozenset[UserType]
     when: frozenset[Status]
     then: Status
     event_type: EventType
@@ -66,18 +66,19 @@ ALIVE = frozenset({Status.NOT_ACCEPTED, Status.ACCEPTED, Status.POSTPONED})
 # Also the time of the last reminder, so that nobody who has arrived is reminded.
 EARLIEST_ARRIVAL = timedelta(hours=2)
 
-STAFF, CUSTOMER = UserType.RESTAURANT_USER, UserType.CUSTOMER
+STAFF = frozenset({UserType.RESTAURANT_USER})
+GUEST = frozenset({UserType.CUSTOMER, UserType.AGENCY_USER})
 
 RULES: Mapping[Act, Rule] = {
     Act.ACCEPT: Rule(STAFF, OPEN, Status.ACCEPTED, EventType.RESERVATION_ACCEPTED, Action.CONFIRMED),
     Act.REJECT: Rule(STAFF, OPEN, Status.REJECTED, EventType.RESERVATION_REJECTED, Action.REJECTED),
     Act.POSTPONE: Rule(STAFF, OPEN, Status.POSTPONED, EventType.RESERVATION_POSTPONED, Action.POSTPONED),
     # A changed reservation must be accepted again.
-    Act.CHANGE: Rule(CUSTOMER, ALIVE, Status.NOT_ACCEPTED, EventType.RESERVATION_CHANGED, Action.CUSTOM),
-    Act.CANCEL: Rule(CUSTOMER, ALIVE, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.CUSTOM),
-    Act.CONFIRM_PROPOSAL: Rule(CUSTOMER, PROPOSED, Status.ACCEPTED, EventType.RESERVATION_ACCEPTED, Action.CONFIRMED),
+    Act.CHANGE: Rule(GUEST, ALIVE, Status.NOT_ACCEPTED, EventType.RESERVATION_CHANGED, Action.CUSTOM),
+    Act.CANCEL: Rule(GUEST, ALIVE, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.CUSTOM),
+    Act.CONFIRM_PROPOSAL: Rule(GUEST, PROPOSED, Status.ACCEPTED, EventType.RESERVATION_ACCEPTED, Action.CONFIRMED),
     # CANCELLED, because REJECTED is the restaurant's decision, and staff are only notified of cancellations.
-    Act.DECLINE_PROPOSAL: Rule(CUSTOMER, PROPOSED, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.REJECTED),
+    Act.DECLINE_PROPOSAL: Rule(GUEST, PROPOSED, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.REJECTED),
     # A request is rejected, not cancelled.
     Act.CANCEL_AS_STAFF: Rule(
         STAFF, EXPECTED | PROPOSED, Status.CANCELLED, EventType.RESERVATION_CANCELLED, Action.CUSTOM
@@ -87,13 +88,13 @@ RULES: Mapping[Act, Rule] = {
     Act.UNDO: Rule(STAFF, ATTENDED, Status.ACCEPTED, EventType.RESERVATION_REOPENED, Action.CUSTOM),
 }
 
-# The act that an action performs: of staff on a shared notification, of a customer on a proposed time.
+# The act that an action performs: of staff on a shared notification, of a customer or their agency on a proposed time.
 STAFF_ACTS: Mapping[Action, Act] = {
     Action.CONFIRMED: Act.ACCEPT,
     Action.REJECTED: Act.REJECT,
     Action.POSTPONED: Act.POSTPONE,
 }
-CUSTOMER_ACTS: Mapping[Action, Act] = {
+GUEST_ACTS: Mapping[Action, Act] = {
     Action.CONFIRMED: Act.CONFIRM_PROPOSAL,
     Action.REJECTED: Act.DECLINE_PROPOSAL,
 }
@@ -130,7 +131,7 @@ class TooEarly(WrongTime):
 def perform(act: Act, reservation: Reservation, by: UserType, now: datetime) -> Reservation:
     """Return the reservation after `act`. `reservation` already has the validated values of a change or proposal."""
     rule = RULES[act]
-    if by is not rule.by:
+    if by not in rule.by:
         raise Illegal(f"A {by} may not {act}.")
     if reservation.status not in rule.when:
         raise Illegal(f"The reservation is {reservation.status}. It is not possible to {act}.")

@@ -42,6 +42,30 @@ class Restaurant:
         self._check_open(field, moment.astimezone(self.timezone))
         return moment
 
+    def available_times(
+        self, day: date, party_size: int, step: timedelta, now: datetime, horizon: timedelta
+    ) -> tuple[list[datetime], str | None]:
+        """The times of a local day that `check` accepts, in steps from midnight, and why there are none.
+
+        The steps are in elapsed time, so a day on which the clocks change has more or fewer of them.
+        """
+        times: list[datetime] = []
+        reason = None
+        try:
+            self.check_party(party_size)
+        except NotBookable as error:
+            return times, error.reason
+        moment, end = (
+            datetime.combine(each, time.min, self.timezone).astimezone(UTC) for each in (day, day + timedelta(days=1))
+        )
+        while moment < end:
+            try:
+                times.append(self.check("slotTime", moment, now, horizon).astimezone(self.timezone))
+            except NotBookable as error:
+                reason = reason or error.reason
+            moment += step
+        return times, None if times else reason
+
     def check_party(self, party_size: int) -> None:
         if party_size > self.max_party_size:
             raise NotBookable("partySize", f"{self.name} seats parties of up to {self.max_party_size}.")

@@ -55,8 +55,9 @@ def notification_routes(auth: Auth, inbox: Inbox, actions: NotificationActions) 
 
         On a shared notification, exactly one request succeeds; later ones get 409 with the actor, action and time
         (`handledBy`). `CONFIRMED`, `REJECTED` and `POSTPONED` decide on the reservation; `CUSTOM` only resolves the
-        notification for all recipients. `DISMISSED` hides it for you; for the others it stays open. A customer answers
-        a proposed time with `CONFIRMED`, which accepts it, or `REJECTED`, which cancels the reservation.
+        notification for all recipients. `DISMISSED` hides it for you; for the others it stays open. A customer,
+        or their agency, answers a proposed time with `CONFIRMED`, which accepts it, or `REJECTED`, which cancels the
+        reservation.
         """
         return await actions.respond(identity, notification_id, body)
 

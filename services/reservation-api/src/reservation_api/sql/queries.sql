@@ -66,14 +66,6 @@ WITH a_customer AS (
 SELECT EXISTS (SELECT FROM a_customer UNION ALL SELECT FROM a_restaurant_user UNION ALL SELECT FROM an_admin
                UNION ALL SELECT FROM an_agency_user)
 
--- name: find_profile
--- $1 user type · $2 user id
-SELECT person.name, person.role, person.locale, person.timezone, restaurant.id AS restaurant_id,
-       restaurant.name AS restaurant_name, restaurant.timezone AS restaurant_timezone
-  FROM person
-  LEFT JOIN restaurant ON restaurant.id = person.restaurant_id
- WHERE person.user_type = $1 AND person.user_id = $2
-
 -- name: ask_reservation
 -- Inserts the reservation and its event in one statement: atomic, in one round trip. event_factory builds the event;
 -- this statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the
@@ -110,15 +102,19 @@ SELECT reserved.id, asker.customer_name, reserved.agency_id, reserved.status, re
   LEFT JOIN limited ON true
   LEFT JOIN reserved ON true
 
--- name: find_reservation_of_customer
--- $1 reservation · $2 customer
+-- name: find_reservation_of_guest
+-- $1 reservation · $2 user type, $3 user id: its customer, or a user of the agency that it was booked through
 SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
        r.version, r.created_at, r.updated_at,
        c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
   FROM reservation AS r
   JOIN customer AS c ON c.id = r.customer_id
   JOIN restaurant ON restaurant.id = r.restaurant_id
- WHERE r.id = $1 AND r.customer_id = $2
+ WHERE r.id = $1
+   AND CASE $2
+           WHEN 'CUSTOMER' THEN r.customer_id = $3
+           WHEN 'AGENCY_USER' THEN r.agency_id = (SELECT agency_id FROM agency_users WHERE id = $3)
+       END
 
 -- name: list_reservations_of_customer
 -- The newest first. $1 customer · $2 status or NULL · $3 before this id · $4 limit
@@ -133,6 +129,21 @@ SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_t
    AND r.id < $3
  ORDER BY r.id DESC
  LIMIT $4
+
+-- name: list_reservations_of_agency
+-- The newest first. $1 agency user · $2 customer or NULL · $3 status or NULL · $4 before this id · $5 limit
+SELECT r.id, r.customer_id, r.restaurant_id, r.agency_id, r.party_size, r.slot_time, r.proposed_time, r.status, r.note,
+       r.version, r.created_at, r.updated_at,
+       c.name AS customer_name, restaurant.name AS restaurant_name, restaurant.timezone
+  FROM reservation AS r
+  JOIN customer AS c ON c.id = r.customer_id
+  JOIN restaurant ON restaurant.id = r.restaurant_id
+ WHERE r.agency_id = (SELECT agency_id FROM agency_users WHERE id = $1)
+   AND ($2::bigint IS NULL OR r.customer_id = $2)
+   AND ($3::text IS NULL OR r.status = $3)
+   AND r.id < $4
+ ORDER BY r.id DESC
+ LIMIT $5
 
 -- name: list_reservations_of_staff
 -- Ordered by slot time. The date is a day in the restaurant's timezone.

@@ -4,13 +4,14 @@
 -- dead; if an operator requeues it, the next claim withdraws it.
 -- The ids are sorted before the rows are locked one by one: a common lock order prevents deadlocks, and the workers' pools
 -- plan without sorts, so an ORDER BY over the table would read the whole history in the order of its key.
--- $1 event_notification ids · $2 the reason for each · $3 user type
+-- $1 event_notification ids · $2 the reason for each · $3 user type · $4 user id, or NULL for all
 WITH candidate AS MATERIALIZED (
     SELECT send.id, event.reason
       FROM unnest($1::bigint[], $2::text[]) AS event (id, reason)
       JOIN notification AS n ON n.event_notification_id = event.id AND n.user_type = $3
       JOIN notification_channel_send AS send ON send.notification_id = n.id
-     WHERE send.is_sent IS NULL OR send.outcome IN ('EXHAUSTED', 'UNDELIVERABLE')
+     WHERE (send.is_sent IS NULL OR send.outcome IN ('EXHAUSTED', 'UNDELIVERABLE'))
+       AND ($4::bigint IS NULL OR n.user_id = $4)
 ), ordered AS MATERIALIZED (
     SELECT id, reason FROM candidate ORDER BY id
 ), outdated AS MATERIALIZED (

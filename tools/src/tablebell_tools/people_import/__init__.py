@@ -1,0 +1,1 @@
+"""`make import`: imports people from a CSV file, as the API does."""
