@@ -38,7 +38,7 @@ async def send(client: httpx.AsyncClient, text: str | bytes, *, dry_run: bool = 
 
 async def people(pool: Pool) -> list[tuple[object, ...]]:
     rows = await pool.fetch(
-        "SELECT user_type, user_id, external_id, name, email, phone, role FROM person ORDER BY 1, 2"
+        "SELECT user_type, user_id, external_id, name, email, phone, role FROM managed_person ORDER BY 1, 2"
     )
     return [tuple(row) for row in rows]
 
