@@ -80,7 +80,7 @@ def test_the_html_and_the_text_say_the_same() -> None:
 
 
 def test_the_preheader_comes_first_and_is_hidden() -> None:
-    body = html(MESSAGE).partition("<body")[2]
+    body = unescape(html(MESSAGE)).partition("<body")[2]
     assert re.search(r'<div style="display:none[^>]*>Venerdì 20 novembre · 4 persone', body)
     assert visible(html(MESSAGE)).split()[0] == "Venerdì"
     assert MESSAGE.preheader not in plain_text(MESSAGE)
@@ -94,6 +94,10 @@ def test_the_page_supports_dark_mode_and_outlook_and_loads_nothing() -> None:
     parsed = outline(page)
     assert parsed.links == ["tel:+390105550110"]
     assert not set(parsed.tags) & {"img", "script", "link", "form", "iframe"}
+
+
+def test_the_page_is_ascii_for_every_mail_server() -> None:
+    assert html(MESSAGE.model_copy(update={"subject": "è 🍝 \ud800"})).isascii()
 
 
 @pytest.mark.parametrize("user_input", HOSTILE)

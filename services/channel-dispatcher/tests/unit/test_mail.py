@@ -107,6 +107,22 @@ TEXTS = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("plain\n.text", "7bit"),
+        ("x" * 998, "7bit"),
+        ("x" * 999, "quoted-printable"),
+        ("è", "quoted-printable"),
+        ("", "7bit"),
+    ],
+)
+def test_a_part_is_encoded_only_if_necessary(text: str, encoding: str) -> None:
+    part = read(built(text=text)).get_body(("plain",))
+    assert part is not None
+    assert part["Content-Transfer-Encoding"] == encoding
+
+
 @pytest.mark.parametrize("text", TEXTS)
 def test_any_text_round_trips_in_both_parts(text: str) -> None:
     raw = built(text=text, html=text)

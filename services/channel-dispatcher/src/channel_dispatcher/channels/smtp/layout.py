@@ -21,7 +21,8 @@ SIGNATURE = "-- "
 
 
 def html(message: EmailMessage) -> str:
-    return PAGE.substitute(
+    """ASCII: other characters are character references, which need no encoding in the mail."""
+    page = PAGE.substitute(
         language=escape(message.language),
         subject=escape(message.subject),
         preheader=escape(message.preheader),
@@ -35,6 +36,7 @@ def html(message: EmailMessage) -> str:
         letterhead=_letterhead(message.letterhead),
         footer=escape(message.footer),
     )
+    return page.encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 
 def plain_text(message: EmailMessage) -> str:

@@ -20,6 +20,8 @@ ADDRESS = re.compile(r"[^\s<>()\[\],;:\\\"@\x00-\x20\x7f-\x9f]+@[^\s<>()\[\],;:\
 # An encoded word has at most 75 characters, of which 12 are delimiters: 45 bytes become 60 characters of base64.
 BYTES_PER_WORD = 45
 PLAIN_SUBJECT = 60
+# RFC 5322, without the line end. A longer line, or a character beyond ASCII, makes a part quoted-printable.
+LONGEST_LINE = 998
 
 
 class InvalidAddress(ValueError):
@@ -135,11 +137,17 @@ def _format_date(date: datetime) -> str:
 
 
 def _part(subtype: str, content: str) -> bytes:
+    lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    if content.isascii() and max(map(len, lines)) <= LONGEST_LINE:
+        return _part_head(subtype, "7bit") + "\r\n".join(lines).encode("ascii")
     # b2a_qp breaks long lines with the first line ending that it finds; without one it would use a bare line feed.
-    text = content if content.endswith("\n") else content + "\n"
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n").encode("utf-8", "replace")
-    head = f'Content-Type: text/{subtype}; charset="utf-8"\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n'
-    return head.encode("ascii") + b2a_qp(lines, istext=True)
+    text = "\r\n".join(lines) if lines[-1] == "" else "\r\n".join((*lines, ""))
+    return _part_head(subtype, "quoted-printable") + b2a_qp(text.encode("utf-8", "replace"), istext=True)
+
+
+def _part_head(subtype: str, encoding: str) -> bytes:
+    head = f'Content-Type: text/{subtype}; charset="utf-8"\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n'
+    return head.encode("ascii")
 
 
 def _calendar(content_type: str, disposition: str, ics: str) -> bytes:
