@@ -91,13 +91,3 @@ async def revoke_token(connection: Executor, identity: Identity) -> None:
 async def revoke_all_tokens(connection: Executor, user_type: UserType, user_id: int) -> None:
     """End every token that the person has now. Tokens that are issued later are valid."""
     await store.append_revocation(connection, user_type, user_id, None)
-
-
-async def deactivate_person(connection: Executor, user_type: UserType, user_id: int) -> bool:
-    """The person cannot sign in any more, and their tokens end. Returns whether the person exists."""
-    return await store.set_person_active(connection, user_type, user_id, active=False)
-
-
-async def reactivate_person(connection: Executor, user_type: UserType, user_id: int) -> bool:
-    """The person can sign in again; the old tokens stay revoked. Returns whether the person exists."""
-    return await store.set_person_active(connection, user_type, user_id, active=True)

@@ -48,6 +48,7 @@ from reservation_api.routes.own_restaurant import own_restaurant_routes
 from reservation_api.routes.people_import import import_routes
 from reservation_api.routes.public import public_routes
 from reservation_api.routes.restaurant import restaurant_routes
+from reservation_api.routes.session import session_routes
 from reservation_api.security_headers import SecurityHeaders, page_policy
 from reservation_api.settings import Settings
 from reservation_api.source_limit import SourceLimit
@@ -75,7 +76,10 @@ TAGS = [
     {"name": "Restaurants", "description": "Accept or reject reservations, or propose another time."},
     {"name": "Inbox", "description": "The notifications of the current user, and actions on them."},
     {"name": "Agencies", "description": "Manage the customers of an agency."},
-    {"name": "Profile and preferences", "description": "Name, telephone, language; channels and quiet hours."},
+    {
+        "name": "Profile and preferences",
+        "description": "Name, telephone, language; channels, quiet hours, sign-out.",
+    },
     {"name": "Management", "description": "Restaurants, agencies and people, and who changed them."},
     {"name": "Operators", "description": "Outbox levels, undeliverable addresses, reservation history."},
 ]
@@ -119,6 +123,7 @@ def build_app(
         notification_routes(auth, Inbox(pool, wakeup_sender), NotificationActions(pool, commands, wakeup_sender))
     )
     app.include_router(me_routes(auth, members, Profiles(pool, people), PreferenceService(pool)))
+    app.include_router(session_routes(auth, pool))
     app.include_router(own_restaurant_routes(members, managed_restaurants, people))
     app.include_router(agency_routes(members, people))
     app.include_router(managed_restaurant_routes(members, managed_restaurants, Agencies(pool)))

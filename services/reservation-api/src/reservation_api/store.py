@@ -48,11 +48,6 @@ async def purge_revocations(connection: Executor, after_expiry: timedelta, limit
     return int((await connection.execute(SQL["purge_revocations"], after_expiry, limit)).split()[-1])
 
 
-async def set_person_active(connection: Executor, user_type: UserType, user_id: int, *, active: bool) -> bool:
-    exists: bool = await connection.fetchval(SQL["set_person_active"], user_type, user_id, active)
-    return exists
-
-
 async def ask_reservation(
     connection: Executor,
     *,

@@ -53,6 +53,7 @@ STATUSES = {
 }
 LONG_AGO = timedelta(days=-60)
 
+SIGN_OUT = "/sign-out"
 SELECTION = {"level": "event_outbox", "ids": [1]}
 # What the paths of objects without an owner name.
 FIXED = {"{restaurant_id}": "11", "{agency_id}": "8", "{user_type}": "CUSTOMER"}
@@ -105,6 +106,7 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("PATCH", "/admin/people/{user_type}/{user_id}"): (ADMIN, {"locale": "en"}, False),
     ("POST", "/admin/people/{user_type}/{user_id}/deactivate"): (ADMIN, None, False),
     ("POST", "/admin/people/{user_type}/{user_id}/reactivate"): (ADMIN, None, False),
+    ("POST", "/admin/people/{user_type}/{user_id}/sign-out"): (ADMIN, None, False),
     ("GET", "/admin/changes"): (ADMIN, None, False),
     ("POST", "/admin/import"): (ADMIN, CSV, False),
     ("GET", "/admin/outbox"): (ADMIN, None, False),
@@ -114,6 +116,8 @@ MATRIX: dict[tuple[str, str], tuple[set[str], dict[str, Any] | None, bool]] = {
     ("GET", "/admin/undeliverable-addresses"): (ADMIN, None, False),
     ("POST", "/admin/undeliverable-addresses/clear"): (ADMIN, {"reasonContains": "550"}, False),
     ("GET", "/admin/reservation/{reservation_id}/trace"): (ADMIN, None, False),
+    # The last one, because it ends the token.
+    ("POST", SIGN_OUT): (ANYONE, None, False),
 }
 PUBLIC = {
     ("GET", "/restaurants"),
@@ -221,7 +225,7 @@ async def test_every_route_allows_only_its_user_types_and_owners(person: Person,
                 answer = await person(user_type, user_id).request(method, path, **content(body))
                 if column == "former":
                     await pool.execute(MOVES[user_type].format(10, 7))
-                expected = {403} if user_type not in allowed else {200, 201} if column == "own" else {404}
+                expected = {403} if user_type not in allowed else {200, 201, 204} if column == "own" else {404}
                 if answer.status_code not in expected:
                     wrong.append((method, template, user_type, column, expected, answer.status_code, answer.text))
     assert wrong == []
@@ -255,7 +259,7 @@ async def test_a_read_only_admin_reads_what_admins_read_and_changes_nothing(pers
     for (method, template), (allowed, sent, _) in MATRIX.items():
         path, body = await world.request(template, sent, "ADMIN_USER", own=True)
         answer = await person("ADMIN_USER", READ_ONLY_ADMIN).request(method, path, **content(body))
-        expected = 200 if method == "GET" and "ADMIN_USER" in allowed else 403
+        expected = 200 if method == "GET" and "ADMIN_USER" in allowed else 204 if template == SIGN_OUT else 403
         if answer.status_code != expected:
             wrong.append((method, template, expected, answer.status_code, answer.text))
     assert wrong == []

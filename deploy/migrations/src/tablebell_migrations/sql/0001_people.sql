@@ -149,7 +149,7 @@ CREATE TABLE management_change (
     subject_type  text NOT NULL CHECK (subject_type IN ('RESTAURANT', 'AGENCY', 'CUSTOMER', 'RESTAURANT_USER', 'ADMIN_USER',
                                                         'AGENCY_USER')),
     subject_id    bigint NOT NULL,
-    act           text NOT NULL CHECK (act IN ('CREATE', 'CHANGE', 'DEACTIVATE', 'REACTIVATE')),
+    act           text NOT NULL CHECK (act IN ('CREATE', 'CHANGE', 'DEACTIVATE', 'REACTIVATE', 'SIGN_OUT')),
     before        jsonb NOT NULL DEFAULT '{}',  -- the changed fields only
     after         jsonb NOT NULL DEFAULT '{}',
     actor_type    text,

@@ -35,6 +35,7 @@ class ChangeAct(StrEnum):
     CHANGE = "CHANGE"
     DEACTIVATE = "DEACTIVATE"
     REACTIVATE = "REACTIVATE"
+    SIGN_OUT = "SIGN_OUT"
 
 
 class ChangeView(CamelModel):

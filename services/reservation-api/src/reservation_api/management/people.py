@@ -1,4 +1,4 @@
-"""People of all four types: list, create, change, deactivate and reactivate.
+"""People of all four types: list, create, change, deactivate, reactivate and sign out.
 
 A deactivated person is not notified any more: their unsent messages are withdrawn in the same transaction.
 """
@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 from asyncpg import Record
 
+from reservation_api.access import revoke_all_tokens
 from reservation_api.management import store
 from reservation_api.management.changes import ChangeAct, Subject, change_record, record
 from reservation_api.management.duplicates import duplicate
@@ -124,6 +125,16 @@ class PeopleAdmin:
             return await _find(connection, user_type, user_id, EVERYONE)
 
         return await self._unless_refused(work, user_type, scope, given, user_id)
+
+    async def sign_out(self, member: Member, user_type: UserType, user_id: int) -> None:
+        """End every token that the person has now."""
+
+        async def work(connection: Connection) -> None:
+            await _find(connection, user_type, user_id, EVERYONE)
+            await revoke_all_tokens(connection, user_type, user_id)
+            await record(connection, member.key, change_record(Subject(user_type), user_id, ChangeAct.SIGN_OUT, {}, {}))
+
+        await in_transaction(self._pool, work)
 
     async def _unless_refused(
         self,

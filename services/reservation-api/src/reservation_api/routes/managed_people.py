@@ -61,6 +61,16 @@ def managed_people_routes(members: Members, people: PeopleAdmin, changes: Change
     async def reactivate(member: admin, user_type: UserType, user_id: PathId) -> PersonView:
         return view(await people.change(member, user_type, user_id, EVERYONE, {"active": True}))
 
+    @router.post(
+        "/people/{user_type}/{user_id}/sign-out",
+        summary="Sign a person out everywhere",
+        status_code=204,
+        responses=problems(404),
+    )
+    async def sign_out(member: admin, user_type: UserType, user_id: PathId) -> None:
+        """For a lost telephone or a stolen token: all tokens that the person has now end within 5 seconds."""
+        await people.sign_out(member, user_type, user_id)
+
     @router.get("/changes", summary="List changes, the newest first", responses=problems())
     async def list_changes(
         _: reader,

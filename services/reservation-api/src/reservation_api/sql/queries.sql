@@ -51,21 +51,6 @@ SELECT user_type, user_id, token_id, extract(epoch FROM issued_before)::float8 A
 DELETE FROM revocation
  WHERE id IN (SELECT id FROM revocation WHERE expires_at <= now() - $1::interval ORDER BY expires_at LIMIT $2)
 
--- name: set_person_active
--- A trigger appends the revocation when a person is deactivated. Returns whether the person exists.
--- $1 user type · $2 user id · $3 active
-WITH a_customer AS (
-    UPDATE customer SET active = $3, updated_at = now() WHERE $1 = 'CUSTOMER' AND id = $2 RETURNING id
-), a_restaurant_user AS (
-    UPDATE restaurant_users SET active = $3, updated_at = now() WHERE $1 = 'RESTAURANT_USER' AND id = $2 RETURNING id
-), an_admin AS (
-    UPDATE admin_users SET active = $3, updated_at = now() WHERE $1 = 'ADMIN_USER' AND id = $2 RETURNING id
-), an_agency_user AS (
-    UPDATE agency_users SET active = $3, updated_at = now() WHERE $1 = 'AGENCY_USER' AND id = $2 RETURNING id
-)
-SELECT EXISTS (SELECT FROM a_customer UNION ALL SELECT FROM a_restaurant_user UNION ALL SELECT FROM an_admin
-               UNION ALL SELECT FROM an_agency_user)
-
 -- name: ask_reservation
 -- Inserts the reservation and its event in one statement: atomic, in one round trip. event_factory builds the event;
 -- this statement adds the values that it generates or looks up. Returns no row if the asker may not reserve for the
