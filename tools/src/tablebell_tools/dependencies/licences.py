@@ -5,7 +5,18 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
 # LGPL: psycopg, which is used unmodified and only by the migrations. MPL: certifi, orjson, hypothesis, pathspec.
 ALLOWED = frozenset(
-    {"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "LGPL-3.0-only", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0"}
+    {
+        "Apache-2.0",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "ISC",
+        "LGPL-3.0-only",
+        "MIT",
+        "MIT-0",
+        "MPL-2.0",
+        "PSF-2.0",
+        "Unlicense",
+    }
 )
 # The words of packages that do not use SPDX identifiers.
 IDENTIFIERS = {
