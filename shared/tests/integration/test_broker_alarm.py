@@ -143,6 +143,10 @@ async def is_buried(broker: Broker) -> bool:
     return await depth(broker, DEAD_QUEUE) == 1
 
 
+async def is_requeued(broker: Broker) -> bool:
+    return await depth(broker, QUEUE) == 1
+
+
 async def test_poison_that_cannot_be_buried_during_an_alarm_survives_its_consumer(
     servers: Servers, broker: Broker, amqp_url: SecretStr
 ) -> None:
@@ -162,7 +166,7 @@ async def test_poison_that_cannot_be_buried_during_an_alarm_survives_its_consume
             await eventually(lambda: inbox.batches)
             stop.request()
             await running
-            assert await depth(consuming, QUEUE) == 1
+            await eventually(lambda: is_requeued(consuming))
             assert await depth(consuming, DEAD_QUEUE) == 0
         await eventually(lambda: publishing.connected)
         after = Stop()

@@ -59,8 +59,14 @@ async def without_confirms(amqp_url: SecretStr) -> AsyncIterator[SecretStr]:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_broker, to_broker = await asyncio.open_connection(parts.hostname, parts.port)
-        with contextlib.suppress(OSError):
-            await asyncio.gather(forward(reader, to_broker, drop=None), forward(from_broker, writer, drop=BASIC_ACK))
+        try:
+            with contextlib.suppress(OSError):
+                await asyncio.gather(
+                    forward(reader, to_broker, drop=None), forward(from_broker, writer, drop=BASIC_ACK)
+                )
+        finally:
+            to_broker.close()
+            writer.close()
 
     proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = proxy.sockets[0].getsockname()[1]

@@ -98,8 +98,17 @@ class Harness:
         self.publisher = Publisher(broker, declare_events)
 
     async def publish(self, *messages: OutgoingMessage) -> None:
-        outcomes = await self.publisher.publish_all(messages)
-        assert all(isinstance(outcome, Confirmed) for outcome in outcomes), outcomes
+        """Publish again what was not confirmed, as the relay does: a new quorum queue refuses messages until it has a
+        leader."""
+        pending = messages
+        async with asyncio.timeout(20):
+            while True:
+                outcomes = await self.publisher.publish_all(pending)
+                results = zip(pending, outcomes, strict=True)
+                pending = tuple(message for message, outcome in results if not isinstance(outcome, Confirmed))
+                if not pending:
+                    return
+                await asyncio.sleep(0.1)
 
     async def reserve(self, **columns: Any) -> int:
         """Insert a reservation and return its id."""
