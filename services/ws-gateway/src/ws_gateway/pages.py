@@ -27,9 +27,13 @@ TYPES = {
     "css": "text/css; charset=utf-8",
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
+    "png": "image/png",
     "svg": "image/svg+xml",
     "ts": "text/plain; charset=utf-8",
+    "webmanifest": "application/manifest+json",
 }
+# The files with which the staff page opens, and the gateway's URL of the API.
+SHELL = ("/staff/", "/shared/", "/staff.css", "/tablebell.js", "/favicon.svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Pages:
         self._health = health
         self._config = orjson.dumps({"apiUrl": public_api_url})
         self._files = _load_files()
+        self._files["/shell.js"] = _shell(self._files, self._config)
         # The origin alone: a path in a policy would have to match exactly.
         self._api_origin = "://".join(urlsplit(public_api_url)[:2]) if public_api_url else ""
 
@@ -131,6 +136,17 @@ def _files_in(folder: Traversable, path: str) -> Iterator[tuple[str, StaticFile]
         if entry.is_dir():
             yield from _files_in(entry, f"{path}{entry.name}/")
             continue
-        body = entry.read_bytes()
-        etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-        yield path + entry.name, StaticFile(TYPES[entry.name.rpartition(".")[2]], body, etag)
+        yield path + entry.name, _static_file(TYPES[entry.name.rpartition(".")[2]], entry.read_bytes())
+
+
+def _static_file(content_type: str, body: bytes) -> StaticFile:
+    return StaticFile(content_type, body, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+
+
+def _shell(static: dict[str, StaticFile], config: bytes) -> StaticFile:
+    """What the service worker keeps. The version changes with the content: a release replaces the one before."""
+    paths = sorted(path for path in static if path.startswith(SHELL))
+    contents = [static["/staff.html"].etag, *(static[path].etag for path in paths), config.decode()]
+    version = hashlib.sha256("\n".join(contents).encode()).hexdigest()[:16]
+    shell = orjson.dumps({"version": version, "files": ["/staff", "/config.json", *paths]})
+    return _static_file(TYPES["js"], b"self.shell = " + shell + b";\n")

@@ -60,12 +60,15 @@ export class Inbox extends EventTarget {
   readonly openCount: number;
   readonly hasMore: boolean;
   readonly loaded: boolean;
+  readonly asOf: number | null;
+  readonly canAct: boolean;
   readonly problem: Error | null;
   readonly state: State;
   readonly user: { userType: string; userId: number } | null;
   start(): void;
   stop(): void;
   retry(): void;
+  restore(known: { items: Notification[]; open: Notification[]; openCount: number; at: number }): void;
   find(id: number): Notification | undefined;
   more(): Promise<boolean>;
   read(id: number): Promise<void>;

@@ -18,6 +18,8 @@
  * openCount  their number; more than open.length only if there are more than 1,000
  * loaded  whether the inbox has been read at least once
  * problem null, or the error of the last reading of the inbox; the reading is repeated until it succeeds
+ * asOf    null, or since when nothing was read: the inbox shows what `restore` was given
+ * canAct  whether the inbox was read and is connected
  * state   "connecting" | "live" | "delayed" (connected, but the gateway receives no frames) | "offline"
  *         | "signed-out"
  *
@@ -28,6 +30,7 @@
  * request(method, path, body?)   call the API with the user's token; rejects with an ApiError
  * act(id, action)   {actionType, proposedTime?}; DISMISSED hides it for this user alone; rejects with an ApiError. If a colleague was faster, its `status` is
  *                   409, `problem.handledBy` names them, and the inbox already shows it
+ * restore({items, open, openCount, at})   show what an earlier visit knew, until the inbox is read; `at` becomes asOf
  * stop()            close the connection
  *
  * Events: "change" (of anything above but the state), "state", and "reservation" for staff (guests arrived or did not come).
@@ -260,6 +263,7 @@ export class Inbox extends EventTarget {
   user = null;
   loaded = false;
   problem = null;
+  asOf = null;
 
   constructor({ socketUrl, apiUrl, token }) {
     super();
@@ -300,6 +304,10 @@ export class Inbox extends EventTarget {
     return this.#cursor !== null;
   }
 
+  get canAct() {
+    return this.loaded && this.#isConnected;
+  }
+
   get #isConnected() {
     return this.state === "live" || this.state === "delayed";
   }
@@ -317,6 +325,15 @@ export class Inbox extends EventTarget {
     this.#tabs = null;
     clearInterval(this.#audit);
     for (const timer of this.#timers) clearTimeout(timer);
+  }
+
+  restore({ items, open, openCount, at }) {
+    if (this.loaded) return;
+    for (const item of [...items, ...open]) this.#merge(item);
+    this.#floor = items.at(-1)?.id ?? 0;
+    this.#openBeyond = Math.max(0, openCount - this.open.length);
+    this.asOf = at;
+    this.#changed();
   }
 
   async more() {
@@ -527,6 +544,7 @@ export class Inbox extends EventTarget {
       this.#cursor = cursor;
       this.#confirmed = fresh[0]?.id ?? 0;
       this.loaded = true;
+      this.asOf = null;
       this.problem = null;
       this.#sort();
       for (const frame of this.#during) this.#apply(frame);

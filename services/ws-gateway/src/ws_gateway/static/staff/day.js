@@ -13,7 +13,7 @@ const SHOWN = new Set(["NOT_ACCEPTED", "ACCEPTED", "POSTPONED", "ARRIVED", "NO_S
 const SEATED = new Set(["ACCEPTED", "ARRIVED"]);
 
 export class DayList {
-  #inbox; #language; #timeZone; #list; #clock; #timer;
+  #inbox; #language; #timeZone; #keeper; #list; #clock; #timer;
   #rows = new Map();
   #headings = new Map();
   #busy = new Set();
@@ -22,10 +22,11 @@ export class DayList {
   #reading = 0;
   #isShown = false;
 
-  constructor(inbox, language, timeZone, onChange) {
+  constructor(inbox, language, timeZone, keeper, onChange) {
     this.#inbox = inbox;
     this.#language = language;
     this.#timeZone = timeZone;
+    this.#keeper = keeper;
     this.#list = new StillList($("tables"), onChange);
     $("tables").setAttribute("aria-label", language.text("tableList"));
     $("search").placeholder = language.text("search");
@@ -66,6 +67,15 @@ export class DayList {
     this.#timer = setTimeout(() => this.#read(), TOGETHER);
   }
 
+  /** The buttons work while there is a connection. */
+  showState() {
+    if (this.#isShown) this.#render();
+  }
+
+  #isBusy(id) {
+    return this.#busy.has(id) || !this.#inbox.canAct;
+  }
+
   retry() {
     if (this.#isShown) this.#start();
   }
@@ -98,6 +108,7 @@ export class DayList {
     } catch (error) {
       if (reading !== this.#reading) return;
       this.#problem = error;
+      if (!this.#inbox.canAct) this.#tables ??= this.#keeper.tables($("day").value, $("search").value.trim())?.filter(({ status }) => SHOWN.has(status)) ?? null;
       this.#timer = setTimeout(() => this.#read(), 5_000);
     }
     if (this.#isShown) this.#render();
@@ -138,12 +149,12 @@ export class DayList {
       row = new TableRow($("table"), this.#language, (...given) => this.#act(...given), table);
       this.#rows.set(table.id, row);
     }
-    row.update(table, this.#busy.has(table.id));
+    row.update(table, this.#isBusy(table.id));
     return row.element;
   }
 
   async #act(table, act, body) {
-    if (this.#busy.has(table.id)) return;
+    if (this.#isBusy(table.id)) return;
     this.#busy.add(table.id);
     withdraw(`table ${table.id}`);
     this.#render();

@@ -7,6 +7,8 @@ import { toast, withdraw } from "/shared/toast.js";
 import { Attention } from "/staff/attention.js";
 import { errorSentence } from "/staff/errors.js";
 import { DayList } from "/staff/day.js";
+import "/staff/install.js";
+import { forget, Keeper, recall } from "/staff/kept.js";
 import { RequestList } from "/staff/requests.js";
 import { Inbox } from "/tablebell.js";
 
@@ -16,12 +18,15 @@ const RETRY_AFTER = 3_000;
 let inbox = null;
 let requests = null;
 let day = null;
+let keeper = null;
+let kept = null;
 let view = "open";
 let attention = null;
 let language = null;
 let currentSince = null;
 
 async function signIn() {
+  kept = recall(session.token);
   const config = await (await fetch("/config.json", { cache: "no-store" })).json();
   inbox = new Inbox({
     socketUrl: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`,
@@ -35,19 +40,35 @@ async function signIn() {
   inbox.addEventListener("state", () => own === inbox && showState());
   const profile = await findProfile(own);
   if (!profile || own !== inbox) return;
-  language = await loadLanguage(TEXTS, profile.locale);
+  if (await open(own, profile)) inbox.start();
+}
+
+/** Show the lists of this person. Called again with the profile of the API after the kept one. */
+async function open(own, profile) {
+  const chosen = await loadLanguage(TEXTS, profile.locale);
+  if (own !== inbox) return false;
+  language = chosen;
   language.apply();
   showSound();
   showProfile(profile);
-  if (profile.userType !== "RESTAURANT_USER") return showStranger(profile);
+  if (profile.userType !== "RESTAURANT_USER") return showStranger(profile), false;
+  if (requests) return true;
+  keeper = new Keeper(inbox, profile, kept);
   requests = new RequestList(inbox, language, announce, showWaiting);
-  day = new DayList(inbox, language, profile.restaurant?.timezone, showWaiting);
+  day = new DayList(inbox, language, profile.restaurant?.timezone, keeper, showWaiting);
   choose("open");
   attention = new Attention(profile.restaurant?.name ?? "Tablebell");
   inbox.addEventListener("change", () => own === inbox && render());
   showState();
   render();
-  inbox.start();
+  return true;
+}
+
+/** Without a connection: what was last known. */
+function restore() {
+  if (!kept || inbox.loaded || inbox.asOf !== null) return;
+  currentSince = kept.at;
+  inbox.restore(kept);
 }
 
 /** Retried until the API answers: without the profile the page has no language. */
@@ -58,7 +79,10 @@ async function findProfile(own) {
     } catch (error) {
       if (error.status === 401 || error.status === 403) return signOut(language.text("signedOut")), null;
       $("loading").hidden = true;
-      $("failed").hidden = false;
+      if (kept && own === inbox && !requests) {
+        restore();
+        await open(own, kept.profile);
+      } else $("failed").hidden = requests !== null;
       await Promise.race([wait(RETRY_AFTER), new Promise((resolve) => $("retry").addEventListener("click", resolve, { once: true }))]);
     }
   }
@@ -68,12 +92,14 @@ async function findProfile(own) {
 const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 function signOut(problem = "") {
+  if (session.token) forget();
   session.end();
+  keeper?.stop();
   inbox?.stop();
   requests?.stop();
   day?.stop();
   attention?.stop();
-  inbox = requests = day = attention = null;
+  inbox = requests = day = attention = keeper = kept = currentSince = null;
   setText($("place"), "Tablebell");
   setText($("who"), "");
   show("sign-in");
@@ -106,6 +132,9 @@ function showState() {
   $("state").dataset.state = inbox.state;
   setText($("state-text"), language.text(inbox.state));
   if (inbox.state === "live") withdraw("connection");
+  if (inbox.state === "offline" && requests) restore();
+  requests?.showState();
+  day?.showState();
   showCurrent();
 }
 
@@ -113,7 +142,7 @@ function render() {
   requests.render();
   day.refresh();
   if (inbox.loaded) attention.update(inbox.open, inbox.openCount);
-  setText($("open-count"), inbox.loaded ? inbox.openCount : "");
+  setText($("open-count"), inbox.loaded || inbox.asOf !== null ? inbox.openCount : "");
   $("read-all").hidden = !inbox.unread || view !== "all";
   showCurrent();
 }
@@ -137,8 +166,13 @@ function showWaiting() {
 function showCurrent() {
   const isCurrent = inbox.loaded && !inbox.problem && inbox.state === "live";
   if (isCurrent) currentSince = Date.now();
-  $("not-current").hidden = isCurrent || !inbox.loaded;
-  if (!$("not-current").hidden) setText($("not-current"), language.text("notCurrent", { time: language.time(currentSince ?? Date.now()) }));
+  $("not-current").hidden = isCurrent || !(inbox.loaded || inbox.asOf !== null);
+  if ($("not-current").hidden) return;
+  const isConnected = inbox.state === "live" || inbox.state === "delayed";
+  const since = currentSince ?? Date.now();
+  const isToday = new Date(since).toDateString() === new Date().toDateString();
+  const time = isToday ? language.time(since) : `${language.day(since)} ${language.time(since)}`;
+  setText($("not-current"), language.text(isConnected ? "notCurrent" : "offlineAsOf", { time }));
 }
 
 function showSound() {

@@ -58,7 +58,8 @@ export class RequestList {
     const items = this.#view === "open" ? this.#inbox.open.sort(byVisit(now)) : this.#inbox.items;
     this.#answered(items);
     this.#list.show(items.map((item) => ({ key: item.id, update: () => this.#update(item) })));
-    const { loaded, problem } = this.#inbox;
+    const { problem, asOf } = this.#inbox;
+    const loaded = this.#inbox.loaded || asOf !== null;
     $("list").hidden = items.length === 0 && this.#cards.size === 0;
     $("loading").hidden = loaded || !!problem;
     $("failed").hidden = loaded || !problem;
@@ -86,7 +87,7 @@ export class RequestList {
         withdraw(id);
         if (item.resolution) this.#announce(outcomeSentence(this.#language, item));
       }
-      card.update(item, { isBusy: false });
+      card.update(item, { isBusy: !this.#inbox.canAct });
     }
   }
 
@@ -99,13 +100,13 @@ export class RequestList {
     }
     if (card.item !== item) {
       if (card.item && isOpen(card.item) && !isOpen(item)) this.#list.hold(item.id);
-      card.update(item, { isBusy: this.#busy.has(item.id) });
+      card.update(item, { isBusy: this.#isBusy(item.id) });
     }
     return card.element;
   }
 
   async #act(item, action) {
-    if (this.#busy.has(item.id)) return;
+    if (this.#isBusy(item.id)) return;
     this.#setBusy(item.id, true);
     withdraw(item.id);
     try {
@@ -118,11 +119,20 @@ export class RequestList {
     }
   }
 
+  /** The buttons work while there is a connection. */
+  showState() {
+    for (const [id, card] of this.#cards) card.update(card.item, { isBusy: this.#isBusy(id) });
+  }
+
+  #isBusy(id) {
+    return this.#busy.has(id) || !this.#inbox.canAct;
+  }
+
   #setBusy(id, isBusy) {
     if (isBusy) this.#busy.add(id);
     else this.#busy.delete(id);
     const card = this.#cards.get(id);
-    if (card) card.update(card.item, { isBusy });
+    if (card) card.update(card.item, { isBusy: this.#isBusy(id) });
   }
 
   #read(item) {

@@ -30,6 +30,7 @@ export default {
   newRequests: { one: "{count} new", other: "{count} new" },
   tooLong: { one: "{count} has waited too long", other: "{count} have waited too long" },
   notCurrent: "Not up to date: last seen at {time}",
+  offlineAsOf: "Offline: as of {time}",
   readAll: "Mark all as read",
   older: "Show older",
 

@@ -30,6 +30,7 @@ export default {
   newRequests: { one: "{count} nueva", other: "{count} nuevas" },
   tooLong: { one: "{count} lleva demasiado tiempo esperando", other: "{count} llevan demasiado tiempo esperando" },
   notCurrent: "Sin actualizar: último dato a las {time}",
+  offlineAsOf: "Sin conexión: datos de las {time}",
   readAll: "Marcar todo como leído",
   older: "Mostrar anteriores",
 

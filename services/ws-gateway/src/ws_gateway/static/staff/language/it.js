@@ -30,6 +30,7 @@ export default {
   newRequests: { one: "{count} nuova", other: "{count} nuove" },
   tooLong: { one: "{count} aspetta da troppo tempo", other: "{count} aspettano da troppo tempo" },
   notCurrent: "Non aggiornato: ultimo dato delle {time}",
+  offlineAsOf: "Non in linea: situazione delle {time}",
   readAll: "Segna tutto come letto",
   older: "Mostra i precedenti",
 

@@ -30,6 +30,7 @@ export default {
   newRequests: { one: "{count} novo", other: "{count} novos" },
   tooLong: { one: "{count} espera há demasiado tempo", other: "{count} esperam há demasiado tempo" },
   notCurrent: "Desatualizado: último dado às {time}",
+  offlineAsOf: "Sem ligação: dados das {time}",
   readAll: "Marcar tudo como lido",
   older: "Mostrar anteriores",
 
