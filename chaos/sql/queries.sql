@@ -64,7 +64,7 @@ SELECT id, customer_id, slot_time FROM reservation WHERE customer_id = ANY ($1::
 SELECT e.aggregate_id, e.aggregate_version, e.event_type
   FROM event_outbox AS e
   JOIN reservation AS r ON r.id = e.aggregate_id
- WHERE e.aggregate_type = 'reservation' AND e.schedule_key IS NULL AND r.customer_id = ANY ($1::bigint[])
+ WHERE e.aggregate_type = 'reservation' AND e.schedule_key IS NULL AND e.event_type <> 'RESERVATION_DECIDED' AND r.customer_id = ANY ($1::bigint[])
 
 -- name: list_sends
 -- Every row of L2, and its calls by result: accepted, without an answer, or interrupted by a crash. Not listed are people whose

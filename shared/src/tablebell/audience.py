@@ -23,6 +23,8 @@ AUDIENCES: Mapping[EventType, tuple[Audience, ...]] = {
     EventType.RESERVATION_ARRIVED: (),
     EventType.RESERVATION_NO_SHOW: (),
     EventType.RESERVATION_REOPENED: (),
+    EventType.RESERVATION_DECIDED: (),
+    EventType.RESERVATION_DECISION_UNDONE: (RESTAURANT,),
     EventType.NOTIFICATION_RESOLVED: (),
     EventType.NOTIFICATION_DISMISSED: (),
     EventType.NOTIFICATION_READ: (),
@@ -42,6 +44,7 @@ RESOLVING = frozenset(
         EventType.RESERVATION_POSTPONED,
         EventType.RESERVATION_CHANGED,
         EventType.RESERVATION_CANCELLED,
+        EventType.RESERVATION_DECIDED,
     }
 )
 
@@ -50,6 +53,8 @@ SCHEDULED = frozenset({EventType.RESERVATION_REMINDER_DUE, EventType.RESERVATION
 
 _LIMITED_CHANNELS: Mapping[EventType, frozenset[Channel]] = {
     EventType.RESERVATION_VISIT_ENDED: frozenset({Channel.EMAIL, Channel.WEBSOCKET}),
+    # The staff had the mail and the SMS of the request.
+    EventType.RESERVATION_DECISION_UNDONE: frozenset({Channel.PUSH, Channel.WEBSOCKET}),
 }
 _EVERY_CHANNEL = frozenset(Channel)
 

@@ -25,6 +25,10 @@ class EventType(StrEnum):
     RESERVATION_ARRIVED = "RESERVATION_ARRIVED"
     RESERVATION_NO_SHOW = "RESERVATION_NO_SHOW"
     RESERVATION_REOPENED = "RESERVATION_REOPENED"
+    # A decision that staff can still undo, for their screens. Its own event follows when it is final.
+    RESERVATION_DECIDED = "RESERVATION_DECIDED"
+    # A decision was undone before it was final. The request is open again; only the staff are notified.
+    RESERVATION_DECISION_UNDONE = "RESERVATION_DECISION_UNDONE"
     # Actions on notifications, for the screens of the other readers. They notify nobody.
     NOTIFICATION_RESOLVED = "NOTIFICATION_RESOLVED"
     NOTIFICATION_DISMISSED = "NOTIFICATION_DISMISSED"

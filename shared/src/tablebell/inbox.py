@@ -51,7 +51,9 @@ class NotificationView(CamelModel):
 
 
 # Events whose notification is shared by the staff: the first to act decides for all.
-SHARED_EVENTS = frozenset({EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED})
+SHARED_EVENTS = frozenset(
+    {EventType.RESERVATION_REQUESTED, EventType.RESERVATION_CHANGED, EventType.RESERVATION_DECISION_UNDONE}
+)
 
 
 def is_shared(event_type: str, audience: str) -> bool:

@@ -18,6 +18,8 @@ NOTIFIED = {
     "RESERVATION_ARRIVED": set(),
     "RESERVATION_NO_SHOW": set(),
     "RESERVATION_REOPENED": set(),
+    "RESERVATION_DECIDED": set(),
+    "RESERVATION_DECISION_UNDONE": {"RESTAURANT"},
     "NOTIFICATION_RESOLVED": set(),
     "NOTIFICATION_DISMISSED": set(),
     "NOTIFICATION_READ": set(),
@@ -50,6 +52,7 @@ def test_every_user_type_has_its_default_channels() -> None:
 
 
 @pytest.mark.parametrize("event_type", EventType)
-def test_only_thanks_are_limited_to_e_mail(event_type: EventType) -> None:
+def test_only_thanks_and_undone_decisions_are_limited_to_a_channel(event_type: EventType) -> None:
+    limited = {"RESERVATION_VISIT_ENDED": {"EMAIL"}, "RESERVATION_DECISION_UNDONE": {"PUSH"}}
     durable = {channel for channel in channels_for(event_type) if channel in DURABLE_CHANNELS}
-    assert durable == ({"EMAIL"} if event_type is EventType.RESERVATION_VISIT_ENDED else set(DURABLE_CHANNELS))
+    assert durable == limited.get(event_type, set(DURABLE_CHANNELS))

@@ -1,4 +1,4 @@
-"""Settings without limits, for loads in which few people, or one machine, make many requests and get many messages."""
+"""Settings without limits and undo, for loads in which few people, or one machine, make and get many messages."""
 
 UNLIMITED = {
     "RATE_LIMIT_PER_SECOND": "1000000",
@@ -12,6 +12,7 @@ UNLIMITED = {
     "REQUESTS_PER_HOUR": "0",
     "CHANGES_PER_HOUR": "0",
     "TABLE_GAP_MINUTES": "0",
+    "UNDO_SECONDS": "0",
     "CUSTOMER_SMS_PER_HOUR": "0",
     "CUSTOMER_MESSAGES_PER_HOUR": "0",
     "STAFF_MESSAGES_PER_HOUR": "0",

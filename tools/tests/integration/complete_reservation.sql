@@ -6,7 +6,8 @@ WITH reserved AS (
 ), event AS (
     INSERT INTO event_outbox (event_type, aggregate_id, aggregate_version, payload, status, published_at)
     SELECT type, id, version, '{"restaurantId": 10, "customerId": 5, "agencyId": 7}', 'PUBLISHED', clock_timestamp()
-      FROM reserved CROSS JOIN (VALUES (1, 'RESERVATION_REQUESTED'), (2, 'RESERVATION_ACCEPTED')) AS version_event (version, type)
+      FROM reserved CROSS JOIN (VALUES (1, 'RESERVATION_REQUESTED'), (2, 'RESERVATION_DECIDED'), (2, 'RESERVATION_ACCEPTED'))
+                          AS version_event (version, type)
      ORDER BY version
     RETURNING event_id, event_type, aggregate_id, aggregate_version
 ), planned AS (
@@ -21,7 +22,7 @@ WITH reserved AS (
     SELECT event_id, event_type, audience, aggregate_id, 10, aggregate_version,
            audience = 'RESTAURANT'
       FROM event CROSS JOIN unnest(ARRAY['RESTAURANT', 'CUSTOMER', 'ADMIN', 'AGENCY']) AS audience
-     WHERE aggregate_version = 1 OR audience IN ('CUSTOMER', 'AGENCY')
+     WHERE aggregate_version = 1 OR audience IN ('CUSTOMER', 'AGENCY') AND event_type <> 'RESERVATION_DECIDED'
      ORDER BY aggregate_version
     RETURNING id, event_id, audience, reservation_id, aggregate_version
 ), recipient AS (

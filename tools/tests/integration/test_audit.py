@@ -104,7 +104,7 @@ async def test_a_healthy_database_violates_no_check(connection: Connection) -> N
     assert violated(findings) == set()
     checked = {finding.check.name: finding.checked for finding in findings}
     assert checked["reservation_events"] == 1
-    assert checked["event_listeners"] == 2
+    assert checked["event_listeners"] == 3
     assert checked["event_people"] == checked["notification_outboxes"] == 9
     assert checked["notification_channels"] == checked["channel_outcomes"] == 21
     assert checked["shared_addresses"] == 2

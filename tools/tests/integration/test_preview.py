@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from notification_fanout.language import CODES
-from tablebell.audience import AUDIENCES
+from tablebell.audience import AUDIENCES, channels_for
+from tablebell.people import Channel
 from tablebell.testing.chromium import Tab, chromium_process, open_chromium
 from tablebell_tools.preview.command import preview
 from tablebell_tools.preview.samples import Sample
@@ -17,6 +18,7 @@ MAILS = {
     for event_type, audiences in AUDIENCES.items()
     for audience in audiences
     for code in CODES
+    if Channel.EMAIL in channels_for(event_type)
 }
 HOSTILE = Sample(
     customer="<script>document.title='hacked'</script>" + "محمد" * 10,

@@ -54,6 +54,33 @@ async def test_a_decision_sends_a_frame_to_all_staff_and_withdraws_pending_sends
     assert await harness.count("notification_channel_send", "user_type = 'ADMIN_USER' AND outcome = 'WITHDRAWN'") == 0
 
 
+async def test_a_decision_that_can_be_undone_and_its_undo_reach_only_the_staff(harness: Harness) -> None:
+    async with harness.live_updates() as frames, harness.replica():
+        reservation_id, request_id = await request_reservation(harness)
+        decided = data(reservation_id, status="ACCEPTED", actor=MARCO, action="CONFIRMED")
+        await harness.publish(message(EventType.RESERVATION_DECIDED, decided, version=2))
+        await eventually(lambda: frames_of(frames, "resolved"))
+        await eventually(lambda: harness.processed(2))
+        undone = data(reservation_id, actor=MARCO, action="CUSTOM")
+        await harness.pool.execute("UPDATE reservation SET version = 3")
+        await harness.publish(message(EventType.RESERVATION_DECISION_UNDONE, undone, version=3))
+        await eventually(lambda: harness.processed(3))
+        await eventually(lambda: len(frames_of(frames, "notification")) == 10)
+    ((to, resolved),) = frames_of(frames, "resolved")
+    assert (to, resolved["eventNotificationId"], resolved["action"]) == (STAFF, request_id, "CONFIRMED")
+    ((to, changed),) = frames_of(frames, "reservation")
+    assert (to, changed["status"], changed["version"]) == (STAFF, "ACCEPTED", 2)
+    again = [frame for _, frame in frames_of(frames, "notification") if frame["eventType"] != "RESERVATION_REQUESTED"]
+    assert {(frame["eventType"], frame["shared"]) for frame in again} == {("RESERVATION_DECISION_UNDONE", True)}
+    assert all("CONFIRMED" in frame["actions"] for frame in again)
+    sends = await harness.pool.fetch(
+        "SELECT DISTINCT s.user_type, s.channel_type FROM notification_channel_send AS s"
+        " JOIN notification AS n ON n.id = s.notification_id"
+        " JOIN event_notification AS en ON en.id = n.event_notification_id WHERE en.event_type LIKE '%UNDONE'"
+    )
+    assert [tuple(row) for row in sends] == [("RESTAURANT_USER", "PUSH")]
+
+
 async def test_a_user_who_has_left_the_restaurant_gets_no_frames(harness: Harness) -> None:
     async with harness.live_updates() as frames, harness.replica():
         reservation_id, request_id = await request_reservation(harness)

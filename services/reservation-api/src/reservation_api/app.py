@@ -110,7 +110,14 @@ def build_app(
     people = PeopleAdmin(pool)
     restaurants = Restaurants(settings.restaurant_cache_seconds)
     reservations = Reservations(pool)
-    commands = ReservationCommands(pool, restaurants, wakeup_sender, horizon=horizon, limits=settings.limits)
+    commands = ReservationCommands(
+        pool,
+        restaurants,
+        wakeup_sender,
+        horizon=horizon,
+        limits=settings.limits,
+        undo=timedelta(seconds=settings.undo_seconds),
+    )
     create_reservation = CreateReservation(
         pool, restaurants, idempotency, wakeup_sender, horizon=horizon, limits=settings.limits
     )

@@ -47,13 +47,18 @@ class Response(Body):
         return self
 
 
+class ActionAnswer(NotificationView):
+    undo_seconds: float | None = None
+    """How long staff can undo the decision with `/restaurant/reservation/{id}/undo`; null if they cannot."""
+
+
 class NotificationActions:
     def __init__(self, pool: Pool, commands: ReservationCommands, wakeup_sender: WakeupSender) -> None:
         self._pool = pool
         self._commands = commands
         self._wakeup_sender = wakeup_sender
 
-    async def respond(self, identity: Identity, notification_id: int, response: Response) -> NotificationView:
+    async def respond(self, identity: Identity, notification_id: int, response: Response) -> ActionAnswer:
         done: Act | None = None
 
         async def work(connection: Connection) -> NotificationView:
@@ -74,7 +79,7 @@ class NotificationActions:
             self._commands.on_committed(done)
         else:
             self._wakeup_sender.announce(Level.EVENT)
-        return answer
+        return ActionAnswer.model_construct(**dict(answer), undo_seconds=self._commands.undo_seconds(done))
 
     async def _act(
         self, locked: LockedReservation, person: Person, notification: store.Row, response: Response
@@ -96,7 +101,8 @@ class NotificationActions:
         if locked.reservation.version != notification["aggregate_version"]:
             raise Problem(ProblemType.NOT_POSSIBLE_NOW, "The reservation has changed since this notification.")
         desired = await self._commands.proposal(locked, response.proposed_time)
-        await locked.act(act, person, via=(notification["event_notification_id"], notification["id"]), **desired)
+        via = (notification["event_notification_id"], notification["id"])
+        await locked.act(act, person, via=via, undo=self._commands.undo_window(act), **desired)
         return act
 
 

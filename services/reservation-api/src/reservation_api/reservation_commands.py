@@ -7,12 +7,12 @@ from pydantic import ConfigDict, model_validator
 
 from reservation_api import store
 from reservation_api.domain.limits import Limits
-from reservation_api.domain.reservation import ALIVE, RULES, Act
+from reservation_api.domain.reservation import ALIVE, ATTENDED, DECISIONS, RULES, Act
 from reservation_api.domain.restaurant import NotBookable
 from reservation_api.metrics import RESERVATIONS
 from reservation_api.people import find_person
 from reservation_api.problem import Problem, not_found
-from reservation_api.reservations import ReservationView, view
+from reservation_api.reservations import DecisionView, ReservationView, view
 from reservation_api.restaurants import Restaurants
 from reservation_api.schemas import Body, Moment, PartySize, Reason, Text
 from reservation_api.transaction import in_transaction
@@ -57,9 +57,17 @@ class Change(Body):
 
 class ReservationCommands:
     def __init__(
-        self, pool: Pool, restaurants: Restaurants, wakeup_sender: WakeupSender, *, horizon: timedelta, limits: Limits
+        self,
+        pool: Pool,
+        restaurants: Restaurants,
+        wakeup_sender: WakeupSender,
+        *,
+        horizon: timedelta,
+        limits: Limits,
+        undo: timedelta,
     ) -> None:
         self._pool = pool
+        self._undo = undo
         self._limits = limits
         self._restaurants = restaurants
         self._wakeup_sender = wakeup_sender
@@ -72,20 +80,23 @@ class ReservationCommands:
         act: Act,
         proposed_time: datetime | None = None,
         reason: str | None = None,
-    ) -> ReservationView:
-        """An act of the restaurant's staff."""
+    ) -> DecisionView:
+        """An act of the restaurant's staff. UNDO undoes the last act of staff, whichever it was."""
+        done = act
 
         async def work(connection: Connection) -> ReservationView:
+            nonlocal done
             staff = await find_person(connection, identity)
             locked = await self.lock(connection, reservation_id)
             if locked.row["restaurant_id"] != staff.restaurant_id:
                 raise not_found("reservation")
             desired = await self.proposal(locked, proposed_time)
-            return await locked.act(act, staff, reason=reason, **desired)
+            done = Act.UNDO_DECISION if act is Act.UNDO and locked.reservation.status not in ATTENDED else act
+            return await locked.act(done, staff, reason=reason, undo=self.undo_window(act), **desired)
 
         answer = await in_transaction(self._pool, work)
-        self.on_committed(act)
-        return answer
+        self.on_committed(done)
+        return DecisionView.model_construct(**dict(answer), undo_seconds=self.undo_seconds(act))
 
     async def change(self, identity: Identity, reservation_id: int, change: Change) -> ReservationView:
         is_changed = True
@@ -116,6 +127,13 @@ class ReservationCommands:
 
     async def lock(self, connection: Connection, reservation_id: int) -> LockedReservation:
         return await LockedReservation.acquire(connection, reservation_id, self._limits)
+
+    def undo_window(self, act: Act) -> timedelta:
+        """How long staff can undo this act, if it is a decision of theirs."""
+        return self._undo if act in DECISIONS else timedelta(0)
+
+    def undo_seconds(self, act: Act | None) -> float | None:
+        return self.undo_window(act).total_seconds() or None if act else None
 
     async def proposal(self, locked: LockedReservation, proposed_time: datetime | None) -> dict[str, Any]:
         """The fields that a proposal sets. Raises a Problem if the restaurant is closed at that time."""

@@ -65,6 +65,11 @@ class ReservationView(CamelModel):
     updated_at: datetime
 
 
+class DecisionView(ReservationView):
+    undo_seconds: float | None = None
+    """How long staff can undo the decision; null if they cannot. The guest is told afterwards."""
+
+
 def view(row: store.Row) -> ReservationView:
     """From the columns of `reservation`, with customer_name, restaurant_name and timezone."""
     zone = ZoneInfo(row["timezone"])

@@ -40,6 +40,8 @@ class Settings(ServiceSettings, DatabaseSettings, IssuerSettings):
     """Per person, including cancellations."""
     table_gap_minutes: Annotated[int, Field(ge=0, le=1_440)] = 120
     """The minimum between two reservations of one customer."""
+    undo_seconds: Annotated[float, Field(ge=0, le=300)] = 8.0
+    """How long staff can undo a decision. The guest is told afterwards. 0: at once, and it cannot be undone."""
     restaurant_cache_seconds: Seconds = 5.0
     person_cache_seconds: Annotated[float, Field(gt=0, le=5)] = 3.0
     """The longest time for which a deactivated person or a revoked token is still accepted."""

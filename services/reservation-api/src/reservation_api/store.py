@@ -150,6 +150,18 @@ async def withdraw_planned_events(connection: Connection, reservation_id: int, r
     await connection.execute(SQL["withdraw_planned_events"], reservation_id, reason)
 
 
+async def withdraw_decision_if_planned(
+    connection: Connection, reservation_id: int, version: int, reason: str
+) -> int | None:
+    """The id of the event; None if it is due, leased or published."""
+    found: int | None = await connection.fetchval(SQL["withdraw_decision_if_planned"], reservation_id, version, reason)
+    return found
+
+
+async def publish_decision_if_planned(connection: Connection, reservation_id: int, version: int) -> None:
+    await connection.execute(SQL["publish_decision_if_planned"], reservation_id, version)
+
+
 async def find_notification(
     connection: Executor, user_type: UserType, user_id: int, notification_id: int
 ) -> Record | None:

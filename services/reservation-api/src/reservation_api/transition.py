@@ -7,7 +7,7 @@ limits, the shared notifications, their channel sends.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -16,7 +16,16 @@ import asyncpg
 from reservation_api import store
 from reservation_api.create_reservation import double_booking
 from reservation_api.domain.limits import Limits
-from reservation_api.domain.reservation import RULES, Act, Illegal, Reservation, Status, WrongTime, perform
+from reservation_api.domain.reservation import (
+    DECIDED,
+    RULES,
+    Act,
+    Illegal,
+    Reservation,
+    Status,
+    WrongTime,
+    perform,
+)
 from reservation_api.domain.schedule import plan
 from reservation_api.event_factory import reservation_event
 from reservation_api.limit_problem import limit_problem
@@ -56,15 +65,23 @@ class LockedReservation:
         return cls(connection, row, limits)
 
     async def act(
-        self, act: Act, person: Person, *, via: tuple[int, int] | None = None, reason: str | None = None, **desired: Any
+        self,
+        act: Act,
+        person: Person,
+        *,
+        via: tuple[int, int] | None = None,
+        reason: str | None = None,
+        undo: timedelta = timedelta(0),
+        **desired: Any,
     ) -> ReservationView:
-        """`via`: the ids of the event notification and the notification; `reason`: why the restaurant cancels;
-        `desired`: the fields that the act sets."""
+        """`via`: the ids of the event notification and the notification; `reason`: why the restaurant cancels; `undo`:
+        how long this decision can be undone; `desired`: the fields that the act sets."""
         rule = RULES[act]
         try:
             after = perform(act, replace(self.reservation, **desired), person.user_type, datetime.now(UTC))
         except Illegal as illegal:
             raise await self._refusal(illegal) from None
+        await self._settle_decision(act, person)
         await self._check_limits(act, person, after)
         shared = await store.lock_shared_notifications(self.connection, self.id, self.reservation.version, *person.key)
         if via is None and shared:
@@ -97,10 +114,32 @@ class LockedReservation:
         event = reservation_event(
             self.row, after, at, rule.event_type, actor=person.actor, action=rule.action, reason=reason
         )
-        events = [event, *self._planned(after, at)]
+        final = at + undo
+        events = [event | {"available_at": final}, *self._planned(after, at, final)]
+        if undo:
+            # For the screens of the colleagues. The others are told when the decision can no longer be undone.
+            events.insert(0, event | {"event_type": EventType.RESERVATION_DECIDED})
         await self._append(events)
         changed = {field: getattr(after, field) for field in ("status", "version", "slot_time", "party_size", "note")}
         return view({**dict(self.row), **changed, "proposed_time": after.proposed_time, "updated_at": at})
+
+    async def _settle_decision(self, act: Act, person: Person) -> None:
+        """Withdraw the event of a decision that is undone. Any other act makes it due: the guest is told of both.
+
+        Raises a Problem if it is too late to undo the decision.
+        """
+        if self.reservation.status not in DECIDED:
+            return
+        version = self.reservation.version
+        if act is not Act.UNDO_DECISION:
+            await store.publish_decision_if_planned(self.connection, self.id, version)
+            return
+        if await store.withdraw_decision_if_planned(self.connection, self.id, version, f"undone by {person.name}"):
+            return
+        action = await store.find_resulting_action(self.connection, self.id, version)
+        if action is not None and action["actor_type"] != UserType.RESTAURANT_USER:
+            raise already_handled(action)
+        raise Problem(ProblemType.NOT_POSSIBLE_NOW, "It is too late to undo this decision. The guest is being told.")
 
     async def _check_limits(self, act: Act, person: Person, after: Reservation) -> None:
         if act not in {Act.CHANGE, Act.CONFIRM_PROPOSAL}:
@@ -115,6 +154,9 @@ class LockedReservation:
         try:
             return await store.change_reservation(self.connection, self.id, after)
         except asyncpg.UniqueViolationError:
+            if act is Act.UNDO_DECISION:
+                detail = "The guest has another reservation at that time now. The decision cannot be undone."
+                raise Problem(ProblemType.NOT_POSSIBLE_NOW, detail) from None
             raise double_booking(_field_of_time(act)) from None
 
     async def _append(self, events: list[dict[str, Any]]) -> None:
@@ -124,11 +166,14 @@ class LockedReservation:
             # An operator requeued a dead reminder after the withdrawal. The retry withdraws it too.
             raise asyncpg.SerializationError("a reminder was requeued at the same time") from error
 
-    def _planned(self, after: Reservation, at: datetime) -> list[dict[str, Any]]:
-        """Reminders and thanks for an accepted table; only thanks for guests who have arrived."""
+    def _planned(self, after: Reservation, at: datetime, final: datetime) -> list[dict[str, Any]]:
+        """Reminders and thanks for an accepted table; only thanks for guests who have arrived.
+
+        None is due before `final`, when the guest is told of the acceptance.
+        """
         if after.status not in {Status.ACCEPTED, Status.ARRIVED}:
             return []
-        planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), at)
+        planned = plan(after.slot_time, ZoneInfo(self.row["timezone"]), final)
         if after.status is Status.ARRIVED:
             planned = [event for event in planned if event.event_type is EventType.RESERVATION_VISIT_ENDED]
         return [reservation_event(self.row, after, at, event.event_type, planned=event) for event in planned]

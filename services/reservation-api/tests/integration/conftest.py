@@ -13,6 +13,7 @@ from reservation_api.app import build_app
 from reservation_api.idempotency import Idempotency
 from reservation_api.settings import Settings
 from tablebell.health import Health
+from tablebell.inbox import is_shared
 from tablebell.lifecycle import Stop
 from tablebell.postgres import Pool, open_pool
 from tablebell.testing import Database, eventually, free_port
@@ -46,6 +47,8 @@ def settings_for(database: Database, **changed: Any) -> Settings:
         "requests_per_hour": 0,
         "changes_per_hour": 0,
         "table_gap_minutes": 0,
+        # The guest is told of a decision at once. test_undo.py has the window.
+        "undo_seconds": 0,
         # Practically off, so that changes of a restaurant or a person are visible at once.
         "restaurant_cache_seconds": 0.000001,
         "person_cache_seconds": 0.000001,
@@ -153,7 +156,7 @@ async def fan_out(
     people: tuple[str, list[int]] = ("RESTAURANT_USER", [50, 51, 52]),
 ) -> list[int]:
     """Write what the fan-out would write for the newest such event. Returns the notification ids in order of people."""
-    shared = audience == "RESTAURANT" and event_type in {"RESERVATION_REQUESTED", "RESERVATION_CHANGED"}
+    shared = is_shared(event_type, audience)
     event_notification = await pool.fetchval(
         """
         INSERT INTO event_notification (event_id, event_type, audience, reservation_id, restaurant_id,

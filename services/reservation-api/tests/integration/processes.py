@@ -49,6 +49,7 @@ async def _start(database: Database) -> Replica:
         "REQUESTS_PER_HOUR": "0",
         "CHANGES_PER_HOUR": "0",
         "TABLE_GAP_MINUTES": "0",
+        "UNDO_SECONDS": "0",
     }
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "reservation_api", env=environment)
     return Replica(f"http://127.0.0.1:{port}", process)

@@ -10,6 +10,7 @@ from tablebell.people import Audience
 OFFERS = {
     (EventType.RESERVATION_REQUESTED, Audience.RESTAURANT): {*STAFF_ACTS, Action.DISMISSED},
     (EventType.RESERVATION_CHANGED, Audience.RESTAURANT): {*STAFF_ACTS, Action.DISMISSED},
+    (EventType.RESERVATION_DECISION_UNDONE, Audience.RESTAURANT): {*STAFF_ACTS, Action.DISMISSED},
     (EventType.RESERVATION_POSTPONED, Audience.CUSTOMER): set(GUEST_ACTS),
     (EventType.RESERVATION_POSTPONED, Audience.AGENCY): set(GUEST_ACTS),
 }

@@ -22,6 +22,9 @@ DECISIONS = {
     (Act.MISS, Status.ACCEPTED): Status.NO_SHOW,
     (Act.UNDO, Status.ARRIVED): Status.ACCEPTED,
     (Act.UNDO, Status.NO_SHOW): Status.ACCEPTED,
+    (Act.UNDO_DECISION, Status.ACCEPTED): Status.NOT_ACCEPTED,
+    (Act.UNDO_DECISION, Status.REJECTED): Status.NOT_ACCEPTED,
+    (Act.UNDO_DECISION, Status.POSTPONED): Status.NOT_ACCEPTED,
 }
 ANSWERS = {
     (Act.CHANGE, Status.NOT_ACCEPTED): Status.NOT_ACCEPTED,

@@ -80,6 +80,10 @@ class DemoScenario:
         began = datetime.now(UTC)
         won = await self._call(api, STAFF, f"/notifications/{mine}/actions", {"actionType": "CONFIRMED"})
         self._screen.say(f"  Giulia accepts: {won.status_code}")
+        if undo_seconds := won.json().get("undoSeconds"):
+            self._screen.say(
+                f"  Her colleagues see it at once. The guest is told in {undo_seconds:g} s, if nobody undoes it."
+            )
         lost = await self._call(api, COLLEAGUE, f"/notifications/{theirs}/actions", {"actionType": "REJECTED"})
         self._screen.say(f"  Marco rejects:  {lost.status_code} {lost.json().get('detail', '')}")
         if (won.status_code, lost.status_code) != (200, 409):

@@ -2,7 +2,8 @@
 
 Every legal act creates a new version; an illegal act changes nothing. Staff decide on NOT_ACCEPTED reservations.
 Customers, or their agency for them, answer a proposed time (POSTPONED), and can change or cancel a reservation that is
-not closed. Staff cancel an accepted table, mark it as arrived or as a no-show, and can undo such a mark.
+not closed. Staff cancel an accepted table, mark it as arrived or as a no-show, and can undo such a mark. They can undo
+a decision until its event is due (UNDO_SECONDS).
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,7 @@ class Act(StrEnum):
     ARRIVE = "mark it as arrived"
     MISS = "mark it as a no-show"
     UNDO = "undo"
+    UNDO_DECISION = "undo the decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ OPEN = frozenset({Status.NOT_ACCEPTED})
 PROPOSED = frozenset({Status.POSTPONED})
 EXPECTED = frozenset({Status.ACCEPTED})
 ATTENDED = frozenset({Status.ARRIVED, Status.NO_SHOW})
+DECIDED = frozenset({Status.ACCEPTED, Status.REJECTED, Status.POSTPONED})
 ALIVE = frozenset({Status.NOT_ACCEPTED, Status.ACCEPTED, Status.POSTPONED})
 
 # Also the time of the last reminder, so that nobody who has arrived is reminded.
@@ -86,7 +89,11 @@ RULES: Mapping[Act, Rule] = {
     Act.ARRIVE: Rule(STAFF, EXPECTED, Status.ARRIVED, EventType.RESERVATION_ARRIVED, Action.CUSTOM),
     Act.MISS: Rule(STAFF, EXPECTED, Status.NO_SHOW, EventType.RESERVATION_NO_SHOW, Action.CUSTOM),
     Act.UNDO: Rule(STAFF, ATTENDED, Status.ACCEPTED, EventType.RESERVATION_REOPENED, Action.CUSTOM),
+    Act.UNDO_DECISION: Rule(STAFF, DECIDED, Status.NOT_ACCEPTED, EventType.RESERVATION_DECISION_UNDONE, Action.CUSTOM),
 }
+
+# The acts of staff whose event is planned, so that they can be undone until it is due.
+DECISIONS = frozenset({Act.ACCEPT, Act.REJECT, Act.POSTPONE})
 
 # The act that an action performs: of staff on a shared notification, of a customer or their agency on a proposed time.
 STAFF_ACTS: Mapping[Action, Act] = {

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 
 from reservation_api.auth import Auth
 from reservation_api.inbox import Counts, Inbox, ReadAll, Selection
-from reservation_api.notification_actions import NotificationActions, Response
+from reservation_api.notification_actions import ActionAnswer, NotificationActions, Response
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
 from reservation_api.schemas import PathId
@@ -50,7 +50,7 @@ def notification_routes(auth: Auth, inbox: Inbox, actions: NotificationActions) 
     @router.post(
         "/{notification_id}/actions", summary="Act on a notification", responses=problems(400, 404, 409, 413, 415)
     )
-    async def respond(identity: anyone, notification_id: PathId, body: Response) -> NotificationView:
+    async def respond(identity: anyone, notification_id: PathId, body: Response) -> ActionAnswer:
         """`actions` of the notification lists the possible actions.
 
         On a shared notification, exactly one request succeeds; later ones get 409 with the actor, action and time

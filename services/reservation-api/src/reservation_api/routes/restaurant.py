@@ -10,7 +10,7 @@ from reservation_api.domain.reservation import Act, Status
 from reservation_api.paging import Cursor, Limit, Page
 from reservation_api.problem import problems
 from reservation_api.reservation_commands import Cancellation, Postpone, ReservationCommands
-from reservation_api.reservations import Reservations, ReservationView, StaffFilter, StaffReservationView
+from reservation_api.reservations import DecisionView, Reservations, ReservationView, StaffFilter, StaffReservationView
 from reservation_api.schemas import PathId
 from tablebell.people import UserType
 from tablebell.tokens import Identity
@@ -45,20 +45,21 @@ def restaurant_routes(auth: Auth, reservations: Reservations, commands: Reservat
     @router.post(
         "/{reservation_id}/accept", summary="Accept a reservation", responses=problems(400, 404, 409, 413, 415)
     )
-    async def accept(identity: staff, reservation_id: PathId) -> ReservationView:
-        """The first decision counts. Later ones get 409 with its actor (`handledBy`)."""
+    async def accept(identity: staff, reservation_id: PathId) -> DecisionView:
+        """The first decision counts. Later ones get 409 with its actor (`handledBy`). It can be undone for
+        `undoSeconds`; the guest is told afterwards."""
         return await commands.decide(identity, reservation_id, Act.ACCEPT)
 
     @router.post(
         "/{reservation_id}/reject", summary="Reject a reservation", responses=problems(400, 404, 409, 413, 415)
     )
-    async def reject(identity: staff, reservation_id: PathId) -> ReservationView:
+    async def reject(identity: staff, reservation_id: PathId) -> DecisionView:
         return await commands.decide(identity, reservation_id, Act.REJECT)
 
     @router.post(
         "/{reservation_id}/postpone", summary="Propose another time", responses=problems(400, 404, 409, 413, 415)
     )
-    async def postpone(identity: staff, reservation_id: PathId, body: Postpone) -> ReservationView:
+    async def postpone(identity: staff, reservation_id: PathId, body: Postpone) -> DecisionView:
         """The customer confirms or declines the time with an action on their notification."""
         return await commands.decide(identity, reservation_id, Act.POSTPONE, body.proposed_time)
 
@@ -83,10 +84,10 @@ def restaurant_routes(auth: Auth, reservations: Reservations, commands: Reservat
         """Possible from the time of the reservation on. The guest gets no thanks for the visit."""
         return await commands.decide(identity, reservation_id, Act.MISS)
 
-    @router.post(
-        "/{reservation_id}/undo", summary="Undo arrived or no-show", responses=problems(400, 404, 409, 413, 415)
-    )
+    @router.post("/{reservation_id}/undo", summary="Undo the last act", responses=problems(400, 404, 409, 413, 415))
     async def undo(identity: staff, reservation_id: PathId) -> ReservationView:
+        """Arrived and no-show at any time; a decision for its `undoSeconds`, later it is 409. The guest is never told
+        of an undone decision, and the request is open again for all staff."""
         return await commands.decide(identity, reservation_id, Act.UNDO)
 
     return router

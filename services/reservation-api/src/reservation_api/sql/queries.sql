@@ -209,6 +209,23 @@ UPDATE event_outbox
             ORDER BY id
               FOR UPDATE))
 
+-- name: withdraw_decision_if_planned
+-- The event of a decision that is not due yet. A relay claims only due events, so either it or this statement has the row.
+-- $1 reservation · $2 the version that the decision created · $3 reason
+UPDATE event_outbox
+   SET status = 'DISCARDED', discarded_at = clock_timestamp(), last_error = $3
+ WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND aggregate_version = $2
+   AND schedule_key IS NULL AND status = 'PENDING' AND available_at > clock_timestamp()
+RETURNING id
+
+-- name: publish_decision_if_planned
+-- Makes the event of a decision due, so that it is published before the event of the next version.
+-- $1 reservation · $2 the version that the decision created
+UPDATE event_outbox
+   SET available_at = clock_timestamp()
+ WHERE aggregate_type = 'reservation' AND aggregate_id = $1 AND aggregate_version = $2
+   AND schedule_key IS NULL AND status = 'PENDING' AND available_at > clock_timestamp()
+
 -- name: find_notification
 -- $1 user type · $2 user id · $3 notification
 SELECT *

@@ -4,12 +4,13 @@
 
 -- name: reservation_events
 -- A reservation and its event are committed together: every version has one event, the first is the request, and the
--- last matches the reservation's status.
+-- last matches the reservation's status. RESERVATION_DECIDED announces an event of the same version to screens.
 -- $1 since · $2 until · $3 first reservation · $4 first event
 WITH event AS (
     SELECT aggregate_id, aggregate_version, event_type
       FROM event_outbox
      WHERE id >= $4 AND aggregate_type = 'reservation' AND schedule_key IS NULL
+       AND event_type <> 'RESERVATION_DECIDED'
 ), checked_row AS (
     SELECT r.id,
            count(event.aggregate_version) = r.version
@@ -18,7 +19,8 @@ WITH event AS (
            AND bool_or(event.aggregate_version = 1 AND event.event_type = 'RESERVATION_REQUESTED')
            AND bool_or(event.aggregate_version = r.version
                        AND CASE r.status
-                               WHEN 'NOT_ACCEPTED' THEN event.event_type IN ('RESERVATION_REQUESTED', 'RESERVATION_CHANGED')
+                               WHEN 'NOT_ACCEPTED' THEN event.event_type IN ('RESERVATION_REQUESTED', 'RESERVATION_CHANGED',
+                                                                            'RESERVATION_DECISION_UNDONE')
                                WHEN 'ACCEPTED' THEN event.event_type IN ('RESERVATION_ACCEPTED', 'RESERVATION_REOPENED')
                                ELSE event.event_type = 'RESERVATION_' || r.status
                            END) AS is_right
