@@ -24,7 +24,7 @@ from tablebell.frames import (
     ResolvedFrame,
     addressed,
 )
-from tablebell.inbox import NotificationView, Outcome, Resolution
+from tablebell.inbox import SHARED_EVENTS, NotificationView, Outcome, Resolution
 from tablebell.lifecycle import Stop
 from tablebell.rabbit import Broker
 from tablebell.testing import free_port
@@ -53,6 +53,7 @@ class InboxApi:
         self.proposed_times: list[str] = []
         self.tables: dict[int, dict[str, Any]] = {}
         self.reasons: list[str] = []
+        self.undo_seconds: float | None = None
         self.locale = "en"
         self.status: int | None = None
         """If set, every request gets this status."""
@@ -70,7 +71,7 @@ class InboxApi:
         **properties: Any,
     ) -> list[AddressedFrame]:
         """Add a notification and return its frames. The test publishes or drops them."""
-        is_shared = event_type in {"RESERVATION_REQUESTED", "RESERVATION_CHANGED"}
+        is_shared = event_type in SHARED_EVENTS
         self._last_id += 1
         shared_id = self._last_id
         frames = []
@@ -145,6 +146,18 @@ class InboxApi:
         frame = ResolvedFrame(event_notification_id=view.event_notification_id, **resolution.model_dump())
         return [addressed(frame, people)]
 
+    def undo(self, reservation_id: int, user_id: int) -> list[AddressedFrame]:
+        """Open a request again that was decided."""
+        views = {
+            person: view
+            for person, inbox in self.inboxes.items()
+            for view in inbox.values()
+            if view.reservation_id == reservation_id
+        }
+        actor = {"userType": "RESTAURANT_USER", "userId": user_id, "name": NAMES[user_id]}
+        properties = next(iter(views.values())).properties | {"actor": actor}
+        return self.add(*views, event_type="RESERVATION_DECISION_UNDONE", **properties)
+
     def hide(self, view: NotificationView, person: str) -> list[AddressedFrame]:
         changes = {"hidden": True, "actions": [each for each in view.actions if each != "DISMISSED"]}
         self.inboxes[person][view.id] = view.model_copy(update=changes)
@@ -218,6 +231,9 @@ class InboxApi:
 
         @app.post("/restaurant/reservation/{table_id}/{act}")
         async def serve_table(request: Request, table_id: int, act: str) -> dict[str, Any]:
+            if act == "undo" and table_id not in self.tables:
+                await publish(self._broker, self.undo(table_id, int(person_of(request).rpartition(":")[2])))
+                return {"id": table_id, "status": "NOT_ACCEPTED"}
             if act == "cancel":
                 self.reasons.append((await request.json())["reason"])
             await publish(self._broker, self.serve(table_id, STATUSES[act]))
@@ -269,7 +285,8 @@ class InboxApi:
                 self.proposed_times.append(body["proposedTime"])
                 outcome["proposed_time"] = datetime.fromisoformat(body["proposedTime"]).replace(tzinfo=ROME)
             await publish(self._broker, self.resolve(view, user_id, body["actionType"], **outcome))
-            return find(request, notification_id)[0].model_dump(mode="json", by_alias=True)
+            answer = find(request, notification_id)[0].model_dump(mode="json", by_alias=True)
+            return answer | {"undoSeconds": self.undo_seconds}
 
         return app
 

@@ -73,6 +73,6 @@ export class Inbox extends EventTarget {
   more(): Promise<boolean>;
   read(id: number): Promise<void>;
   readAll(): Promise<void>;
-  act(id: number, action: { actionType: Action; proposedTime?: string }): Promise<void>;
+  act(id: number, action: { actionType: Action; proposedTime?: string }): Promise<{ undoSeconds: number | null }>;
   request(method: string, path: string, body?: unknown): Promise<unknown>;
 }

@@ -28,7 +28,7 @@
  * find(id)          one notification, or undefined
  * retry()           read the inbox now, instead of at the end of the pause after an error
  * request(method, path, body?)   call the API with the user's token; rejects with an ApiError
- * act(id, action)   {actionType, proposedTime?}; DISMISSED hides it for this user alone; rejects with an ApiError. If a colleague was faster, its `status` is
+ * act(id, action)   {actionType, proposedTime?}; resolves to {undoSeconds}: how long a decision can be undone, or null; DISMISSED hides it for this user alone; rejects with an ApiError. If a colleague was faster, its `status` is
  *                   409, `problem.handledBy` names them, and the inbox already shows it
  * restore({items, open, openCount, at})   show what an earlier visit knew, until the inbox is read; `at` becomes asOf
  * stop()            close the connection
@@ -375,6 +375,7 @@ export class Inbox extends EventTarget {
       if (view.hidden) this.#tell({ type: "dismissed", notificationId: view.id });
       if (view.resolution) this.#tell({ type: "resolved", eventNotificationId: view.eventNotificationId, ...view.resolution });
       this.#changed();
+      return { undoSeconds: view.undoSeconds ?? null };
     } catch (error) {
       const by = error.problem?.handledBy;
       if (error.status === 409 && by && item) {

@@ -2,7 +2,7 @@
 import { setText } from "/shared/dom.js";
 import { localDateTime } from "/shared/language.js";
 import { askedAt, hasPassed, hasWaitedTooLong, isOpen, tableTime } from "/staff/reservation.js";
-import { eventSentence, outcomeSentence } from "/staff/sentences.js";
+import { eventSentence, outcomeSentence, undoneSentence } from "/staff/sentences.js";
 
 const BUTTONS = {
   CONFIRMED: { text: "accept", style: "primary" },
@@ -13,8 +13,10 @@ const HALF_AN_HOUR = 1_800_000;
 
 export class Card {
   #language; #handlers; #item;
+  #undoUntil = 0; // by performance.now()
+  #isUndone = false;
 
-  /** `handlers`: act(item, action), read(item) */
+  /** `handlers`: act(item, action), undo(item), read(item) */
   constructor(template, language, handlers, item) {
     this.element = template.content.firstElementChild.cloneNode(true);
     this.element.dataset.id = item.id;
@@ -43,6 +45,19 @@ export class Card {
     this.tick(now);
   }
 
+  /** Show the button for this long. */
+  offerUndo(seconds) {
+    this.#undoUntil = performance.now() + seconds * 1_000;
+    setTimeout(() => this.#refresh(), seconds * 1_000 + 1);
+    this.#refresh();
+  }
+
+  showUndone() {
+    this.#undoUntil = 0;
+    this.#isUndone = true;
+    this.#refresh();
+  }
+
   /** Update what depends on the clock. */
   tick(now) {
     const item = this.#item;
@@ -54,6 +69,14 @@ export class Card {
     if (isPast) setText(age, this.#language.text("passed"));
     else if (isWaiting) setText(age, this.#language.text("waiting", { duration: this.#language.duration(now - askedAt(item)) }));
     else setText(age, this.#clock(item.resolution?.at ?? item.createdAt));
+  }
+
+  #refresh() {
+    this.update(this.#item, { isBusy: false });
+  }
+
+  get #canBeUndone() {
+    return performance.now() < this.#undoUntil;
   }
 
   #find(selector) {
@@ -91,19 +114,26 @@ export class Card {
     const story = this.#find(".story");
     const isEvent = !item.shared;
     const isHidden = item.hidden && item.actions.length > 0;
-    story.hidden = !(item.resolution || isEvent || isHidden);
+    const isOpenAgain = item.eventType === "RESERVATION_DECISION_UNDONE";
+    story.hidden = !(item.resolution || isEvent || isHidden || isOpenAgain);
     if (story.hidden) return;
-    story.dataset.outcome = item.resolution ? item.resolution.outcome?.eventType ?? "" : item.eventType;
-    setText(story, isHidden ? this.#language.text("hidden") : item.resolution ? outcomeSentence(this.#language, item) : eventSentence(this.#language, item));
+    story.dataset.outcome = this.#isUndone ? "RESERVATION_DECISION_UNDONE" : item.resolution ? item.resolution.outcome?.eventType ?? "" : item.eventType;
+    setText(story, isHidden ? this.#language.text("hidden") : item.resolution ? this.#outcome(item) : eventSentence(this.#language, item));
+  }
+
+  #outcome(item) {
+    if (this.#isUndone) return undoneSentence(this.#language, item);
+    const sentence = outcomeSentence(this.#language, item);
+    return this.#canBeUndone ? `${sentence}. ${this.#language.text("notTold")}` : sentence;
   }
 
   #fillButtons(item, isBusy) {
     const actions = this.#find(".actions");
     const active = this.element.contains(document.activeElement) ? document.activeElement : null;
     const names = Object.keys(BUTTONS).filter((name) => item.actions.includes(name));
-    actions.hidden = names.length === 0;
+    actions.hidden = names.length === 0 && !this.#canBeUndone;
     this.#find(".hide").hidden = !item.actions.includes("DISMISSED");
-    if (actions.hidden) this.#propose(false);
+    if (names.length === 0) this.#propose(false);
     for (const name of Object.keys(BUTTONS)) {
       let button = actions.querySelector(`[data-action=${name}]`);
       if (!names.includes(name)) {
@@ -112,7 +142,10 @@ export class Card {
       }
       button ??= actions.appendChild(this.#button(name));
     }
-    for (const button of this.element.querySelectorAll("[data-action]")) {
+    const undo = actions.querySelector("[data-undo]");
+    if (!this.#canBeUndone) undo?.remove();
+    else if (!undo) actions.appendChild(this.#undoButton());
+    for (const button of this.element.querySelectorAll("[data-action], [data-undo]")) {
       button.setAttribute("aria-disabled", isBusy); // not disabled: that would lose the focus
       button.setAttribute("aria-describedby", `who-${item.id}`);
     }
@@ -132,11 +165,20 @@ export class Card {
     return button;
   }
 
+  #undoButton() {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.dataset.undo = "";
+    button.textContent = this.#language.text("undo");
+    return button;
+  }
+
   #listen() {
     this.element.addEventListener("click", (event) => {
       this.#handlers.read(this.#item);
       const action = event.target.closest("[data-action]")?.dataset.action;
-      if (action === "POSTPONED") this.#propose(true);
+      if (event.target.closest("[data-undo]")) this.#handlers.undo(this.#item);
+      else if (action === "POSTPONED") this.#propose(true);
       else if (action) this.#handlers.act(this.#item, { actionType: action });
     });
     this.element.addEventListener("focusin", () => this.#handlers.read(this.#item));

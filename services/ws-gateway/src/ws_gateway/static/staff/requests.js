@@ -94,7 +94,7 @@ export class RequestList {
   #update(item) {
     let card = this.#cards.get(item.id);
     if (!card) {
-      const handlers = { act: (of, action) => this.#act(of, action), read: (of) => this.#read(of) };
+      const handlers = { act: (of, action) => this.#act(of, action), undo: (of) => this.#undo(of), read: (of) => this.#read(of) };
       card = new Card($("card"), this.#language, handlers, item);
       this.#cards.set(item.id, card);
     }
@@ -110,8 +110,9 @@ export class RequestList {
     this.#setBusy(item.id, true);
     withdraw(item.id);
     try {
-      await this.#inbox.act(item.id, action);
+      const { undoSeconds } = await this.#inbox.act(item.id, action);
       withdraw("connection");
+      if (undoSeconds) this.#cards.get(item.id)?.offerUndo(undoSeconds);
     } catch (error) {
       toast(errorSentence(this.#language, error), error.status === undefined || error.status >= 500 ? "connection" : item.id);
     } finally {
@@ -126,6 +127,21 @@ export class RequestList {
 
   #isBusy(id) {
     return this.#busy.has(id) || !this.#inbox.canAct;
+  }
+
+  /** The request comes back as a new card, by a frame. */
+  async #undo(item) {
+    if (this.#busy.has(item.id)) return;
+    this.#setBusy(item.id, true);
+    withdraw(item.id);
+    try {
+      await this.#inbox.request("POST", `/restaurant/reservation/${item.reservationId}/undo`);
+      this.#cards.get(item.id)?.showUndone();
+    } catch (error) {
+      toast(errorSentence(this.#language, error), item.id);
+    } finally {
+      this.#setBusy(item.id, false);
+    }
   }
 
   #setBusy(id, isBusy) {

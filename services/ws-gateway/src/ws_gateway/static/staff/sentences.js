@@ -19,6 +19,11 @@ export function outcomeSentence(language, { resolution, properties }) {
   });
 }
 
+/** A decision that was undone by whoever had made it. */
+export function undoneSentence(language, { resolution }) {
+  return language.text("undone", { who: isolated(resolution.actorName || language.text("someone")) });
+}
+
 /** What an event is about: from the event's own fields. */
 export function eventSentence(language, { eventType, properties }) {
   const who = isolated(properties.actor?.name ?? properties.customerName ?? language.text("someone"));
@@ -35,6 +40,7 @@ function sentence(language, eventType, isByGuest, { who, slotTime, proposedTime,
     RESERVATION_REJECTED: "rejected",
     RESERVATION_POSTPONED: "proposed",
     RESERVATION_CHANGED: "changed",
+    RESERVATION_DECISION_UNDONE: "undone",
     RESERVATION_CANCELLED: isByGuest ? "cancelled" : "calledOff",
   }[eventType];
   return language.text(name ?? "custom", fields);

@@ -90,6 +90,8 @@ export default {
   rejected: "{who} declined the request for {when}",
   proposed: "{who} proposed {proposed} instead of {when}",
   changed: "{who} changed the request: {guests}, {when}",
+  undone: "{who} undid the decision. The request is open again.",
+  notTold: "The guest has not been told yet.",
   cancelled: "{who} cancelled the table on {when}",
   calledOff: "{who} cancelled the table on {when} for the restaurant: {reason}",
   custom: "{who} has dealt with it",

@@ -90,6 +90,8 @@ export default {
   rejected: "{who} ha rechazado la solicitud para el {when}",
   proposed: "{who} ha propuesto {proposed} en vez de {when}",
   changed: "{who} ha cambiado la solicitud: {guests}, {when}",
+  undone: "{who} ha deshecho la decisión. La solicitud vuelve a estar abierta.",
+  notTold: "Aún no se ha avisado al cliente.",
   cancelled: "{who} ha cancelado la mesa del {when}",
   calledOff: "{who} ha cancelado la mesa del {when} por el restaurante: {reason}",
   custom: "{who} se ha ocupado",

@@ -90,6 +90,8 @@ export default {
   rejected: "{who} ha rifiutato la richiesta per {when}",
   proposed: "{who} ha proposto {proposed} invece di {when}",
   changed: "{who} ha cambiato la richiesta: {guests}, {when}",
+  undone: "{who} ha annullato la decisione. La richiesta è di nuovo aperta.",
+  notTold: "Il cliente non è ancora stato avvisato.",
   cancelled: "{who} ha annullato il tavolo di {when}",
   calledOff: "{who} ha disdetto il tavolo di {when} per il ristorante: {reason}",
   custom: "{who} se ne è occupato",

@@ -90,6 +90,8 @@ export default {
   rejected: "{who} recusou o pedido para {when}",
   proposed: "{who} propôs {proposed} em vez de {when}",
   changed: "{who} alterou o pedido: {guests}, {when}",
+  undone: "{who} anulou a decisão. O pedido está novamente em aberto.",
+  notTold: "O cliente ainda não foi avisado.",
   cancelled: "{who} cancelou a mesa de {when}",
   calledOff: "{who} cancelou a mesa de {when} pelo restaurante: {reason}",
   custom: "{who} tratou do assunto",
