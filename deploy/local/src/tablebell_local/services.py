@@ -56,6 +56,7 @@ def _reservation_api(environment: Environment) -> dict[str, str]:
     return {
         "DATABASE_URL": environment.database_url("reservation-api"),
         "CORS_ALLOWED_ORIGINS": _pages(environment),
+        "PAGES_URL": f"http://127.0.0.1:{environment.port('ws-gateway')}",
         "JWT_PRIVATE_KEY_FILE": str(environment.signing_key),
         "JWT_AUDIENCE": JWT_AUDIENCE,
         "INTERNAL_API_TOKEN": environment.secret("INTERNAL_API_TOKEN"),

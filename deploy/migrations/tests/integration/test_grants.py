@@ -17,7 +17,7 @@ from tablebell.sqlfile import load_queries
 from tablebell.testing import Database
 
 OWN = {
-    "reservation_api": ("reservation_api", "reservation_api.management"),
+    "reservation_api": ("reservation_api", "reservation_api.management", "reservation_api.sign_in"),
     "event_relay": ("event_relay",),
     "notification_fanout": ("notification_fanout",),
     "channel_dispatcher": ("channel_dispatcher",),

@@ -9,6 +9,7 @@ from reservation_api import store
 from reservation_api.app import build_app
 from reservation_api.idempotency import KEEP, Idempotency
 from reservation_api.settings import Settings
+from reservation_api.sign_in import store as sign_in_store
 from tablebell.health import Health
 from tablebell.lifecycle import Stop
 from tablebell.postgres import check, open_pool
@@ -35,6 +36,8 @@ async def serve_until(settings: Settings, stop: Stop) -> None:
             pool,
             [
                 Retention("idempotency_key", KEEP, store.purge_keys, is_history=False),
+                Retention("sign_in", timedelta(days=1), sign_in_store.purge_sign_ins, is_history=False),
+                Retention("sign_in_session", timedelta(0), sign_in_store.purge_sessions, is_history=False),
                 Retention("revocation", timedelta(0), store.purge_revocations, is_history=False),
             ],
         )

@@ -49,8 +49,11 @@ from reservation_api.routes.people_import import import_routes
 from reservation_api.routes.public import public_routes
 from reservation_api.routes.restaurant import restaurant_routes
 from reservation_api.routes.session import session_routes
+from reservation_api.routes.sign_in import sign_in_routes
 from reservation_api.security_headers import SecurityHeaders, page_policy
 from reservation_api.settings import Settings
+from reservation_api.sign_in.links import SignInLinks
+from reservation_api.sign_in.sessions import Sessions
 from reservation_api.source_limit import SourceLimit
 from tablebell.health import Health
 from tablebell.postgres import Pool
@@ -72,6 +75,7 @@ Lists are paged: send `nextCursor` as `cursor` to get the next page. Requests ma
 
 TAGS = [
     {"name": "Public", "description": "Restaurants and the times that they accept. No token is needed."},
+    {"name": "Sign-in", "description": "A link by e-mail, and the session that follows from it. No token is needed."},
     {"name": "Customers", "description": "Request, change and cancel reservations."},
     {"name": "Restaurants", "description": "Accept or reject reservations, or propose another time."},
     {"name": "Inbox", "description": "The notifications of the current user, and actions on them."},
@@ -131,6 +135,12 @@ def build_app(
     )
     app.include_router(me_routes(auth, members, Profiles(pool, people), PreferenceService(pool)))
     app.include_router(session_routes(auth, pool))
+    sessions = Sessions(pool, settings.signing_key(), settings.token_rules)
+    links = SignInLinks(
+        pool, wakeup_sender, sessions, pages_url=settings.pages_url, per_hour=settings.sign_in_mails_per_hour
+    )
+    asks_per_source = SourceLimit(RateLimit(settings.sign_in_per_second, settings.sign_in_burst))
+    app.include_router(sign_in_routes(links, sessions, asks_per_source, per_source))
     app.include_router(own_restaurant_routes(members, managed_restaurants, people))
     app.include_router(agency_routes(members, people))
     app.include_router(managed_restaurant_routes(members, managed_restaurants, Agencies(pool)))

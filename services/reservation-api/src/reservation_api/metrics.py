@@ -11,4 +11,9 @@ LATENCY = Histogram(
 )
 RESERVATIONS = Counter("api_reservations_total", "Created reservations and their transitions.", ["event_type"])
 LIMITS_REACHED = Counter("api_limits_reached_total", "Requests and changes refused by a limit.", ["limit"])
+SIGN_INS = Counter(
+    "api_sign_ins_total",
+    "Steps of sign-in: links asked for, beyond the limit, exchanged; sessions refreshed, ended by a reused token.",
+    ["step"],
+)
 DECISIONS_LOST = Counter("api_decisions_lost_total", "Decisions refused because another person acted first.")

@@ -27,6 +27,7 @@ class ProblemType(Enum):
 
     MALFORMED = (400, "The request is malformed.")
     NO_VALID_TOKEN = (401, "A valid bearer token is required.")
+    SESSION_ENDED = (401, "The session has ended. Sign in again.")
     NOT_FOR_THIS_USER = (403, "Users of this type may not do this.")
     NOT_FOUND = (404, "The resource does not exist, or it is not yours.")
     METHOD_NOT_ALLOWED = (405, "The method is not allowed for this path.")
@@ -35,6 +36,8 @@ class ProblemType(Enum):
     DOUBLE_BOOKING = (409, "The customer has another reservation around that time.")
     DUPLICATE = (409, "It exists already.")
     STILL_RUNNING = (409, "The first request with this key is still running.")
+    OTHER_BROWSER = (409, "The sign-in link was requested in another browser. Open it there, or ask for a new one.")
+    LINK_NOT_VALID = (410, "The sign-in link has been used or has expired. Ask for a new one.")
     TOO_LARGE = (413, "The request body is too large.")
     NOT_JSON = (415, "The request body must be JSON.")
     INVALID = (422, "The request is not valid.")

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from reservation_api.domain.limits import Limits
 from tablebell.http_protocol import HttpLimits
@@ -11,6 +11,10 @@ from tablebell.settings import DatabaseSettings, Networks, Origins, Port, Second
 from tablebell.tokens import IssuerSettings
 
 Limit = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+def _without_slash(url: str | None) -> str | None:
+    return url.rstrip("/") if url else None
 
 
 class Settings(ServiceSettings, DatabaseSettings, IssuerSettings):
@@ -47,6 +51,15 @@ class Settings(ServiceSettings, DatabaseSettings, IssuerSettings):
     """The longest time for which a deactivated person or a revoked token is still accepted."""
     internal_api_token: Annotated[SecretStr, Field(min_length=32)] | None = None
     """The token of the other services, for /internal. Without it nobody can call these routes."""
+    pages_url: Annotated[
+        str | None, Field(pattern=r"^https?://[^\s/?#]+(/[^\s?#]*)?$"), AfterValidator(_without_slash)
+    ] = None
+    """Where people reach the pages, for the link of a sign-in: https://tables.example. Without it, no links."""
+    sign_in_mails_per_hour: Annotated[int, Field(ge=1, le=1_000)] = 10
+    """Per address. More requests get the same answer and no mail."""
+    sign_in_per_second: Annotated[float, Field(gt=0, le=1_000_000)] = 0.1
+    """Requests for a link, per source and process. More get 429."""
+    sign_in_burst: Annotated[int, Field(ge=1, le=1_000_000)] = 20
     cors_allowed_origins: Origins = ()
     """Origins of pages that may call the API; none by default."""
 

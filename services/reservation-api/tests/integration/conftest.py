@@ -41,6 +41,8 @@ def settings_for(database: Database, **changed: Any) -> Settings:
         "rate_limit_per_second": 10_000,
         "rate_limit_burst": 10_000,
         "auth_failures_burst": 10_000,
+        "pages_url": "https://tables.example/",
+        "sign_in_burst": 10_000,
         # Disabled, because most tests make many requests as one customer. The tests of the limits set them.
         "open_requests_per_customer": 0,
         "open_requests_per_restaurant": 0,

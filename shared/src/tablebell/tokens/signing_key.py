@@ -68,7 +68,14 @@ class SigningKey:
         return _verification_keys(self._published)
 
     def issue(
-        self, user_type: UserType | str, user_id: int | str, *, audience: str, issuer: str, seconds: float
+        self,
+        user_type: UserType | str,
+        user_id: int | str,
+        *,
+        audience: str,
+        issuer: str,
+        seconds: float,
+        token_id: str | None = None,
     ) -> str:
         now = time.time()
         claims = {
@@ -76,7 +83,7 @@ class SigningKey:
             "aud": audience,
             "sub": str(user_id),
             "user_type": str(user_type),
-            "jti": secrets.token_urlsafe(16),
+            "jti": token_id or secrets.token_urlsafe(16),
             "iat": now,
             "exp": int(now + seconds),
         }

@@ -266,3 +266,54 @@ CREATE TRIGGER agency_users_deactivated AFTER UPDATE OF active ON agency_users
     FOR EACH ROW WHEN (OLD.active AND NOT NEW.active) EXECUTE FUNCTION revoke_tokens('AGENCY_USER');
 CREATE TRIGGER agency_users_deleted AFTER DELETE ON agency_users
     FOR EACH ROW EXECUTE FUNCTION revoke_tokens('AGENCY_USER');
+
+-- Sign-in by e-mail link: who asked for a link. The address, the code and the browser's verifier are stored as hashes only.
+-- Unknown addresses have rows too: they count for the limit per address, and the answer takes the same time.
+CREATE TABLE sign_in (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    address_hash  bytea NOT NULL,
+    code_hash     bytea NOT NULL UNIQUE,
+    challenge     bytea,            -- the hash of the verifier that the asking browser keeps
+    people        text[] NOT NULL,  -- USER_TYPE:ID of the active people with this address
+    expires_at    timestamptz NOT NULL,
+    used_at       timestamptz,
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX sign_in_address ON sign_in (address_hash, created_at);
+CREATE INDEX sign_in_age ON sign_in (created_at);
+
+-- A session is a family of refresh tokens, of which one is valid. Its id is the jti of its access tokens.
+CREATE TABLE sign_in_session (
+    id             uuid PRIMARY KEY,
+    user_type      text NOT NULL CHECK (user_type IN ('CUSTOMER', 'RESTAURANT_USER', 'ADMIN_USER', 'AGENCY_USER')),
+    user_id        bigint NOT NULL,
+    token_hash     bytea NOT NULL,
+    previous_hash  bytea,           -- for some seconds it gets the same new token again: the answer may have been lost
+    salt           bytea,           -- the valid token follows from the previous one and this
+    rotated_at     timestamptz,
+    expires_at     timestamptz NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX sign_in_session_person ON sign_in_session (user_type, user_id);
+CREATE INDEX sign_in_session_expires ON sign_in_session (expires_at);
+
+-- Every revocation ends the sessions that it concerns, in the same transaction: a sign-out, a deactivated or deleted person.
+-- When all tokens of a person are revoked, each session is revoked by its id too: an access token that is being signed at
+-- this moment may carry a later time than issued_before.
+CREATE FUNCTION end_sessions() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public
+    AS $$
+BEGIN
+    WITH ended AS (
+        DELETE FROM public.sign_in_session
+         WHERE user_type = NEW.user_type AND user_id = NEW.user_id AND (NEW.token_id IS NULL OR id::text = NEW.token_id)
+        RETURNING id
+    )
+    INSERT INTO public.revocation (user_type, user_id, token_id)
+    SELECT NEW.user_type, NEW.user_id, id::text FROM ended WHERE NEW.token_id IS NULL;
+    RETURN NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION end_sessions() FROM PUBLIC;
+CREATE TRIGGER revocation_ends_sessions AFTER INSERT ON revocation
+    FOR EACH ROW EXECUTE FUNCTION end_sessions();

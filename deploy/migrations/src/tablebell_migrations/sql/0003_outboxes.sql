@@ -166,6 +166,7 @@ CREATE TABLE notification_channel_send (
     shared_event_id      uuid,
     message              jsonb NOT NULL DEFAULT '{}',  -- the rendered text, in the form of its channel
     headers              jsonb NOT NULL DEFAULT '{}',  -- correlation id and traceparent
+    confidential         boolean NOT NULL DEFAULT false,  -- the message is deleted as soon as the row is finished
     is_sent              boolean,
     -- Why a row is finished. EXHAUSTED and UNDELIVERABLE rows are dead: an operator may requeue them.
     outcome              text CHECK (outcome IN ('SENT', 'SKIPPED', 'WITHDRAWN', 'EXPIRED', 'UNDELIVERABLE', 'EXHAUSTED',
@@ -216,6 +217,20 @@ CREATE INDEX notification_channel_send_done ON notification_channel_send (update
     WHERE is_sent IS NOT NULL AND coalesce(outcome, 'SKIPPED') NOT IN ('EXHAUSTED', 'UNDELIVERABLE');
 -- Every scrape of the dispatcher counts the withdrawn rows.
 CREATE INDEX notification_channel_send_withdrawn ON notification_channel_send (channel_type) WHERE outcome = 'WITHDRAWN';
+
+-- However a row with a confidential message is finished, the same statement deletes the message. It cannot be sent again, so
+-- a requeue closes the row as EXPIRED.
+CREATE FUNCTION delete_confidential_message() RETURNS trigger
+    LANGUAGE plpgsql SET search_path = pg_catalog, public
+    AS $$
+BEGIN
+    NEW.message := '{}';
+    NEW.not_after := least(NEW.not_after, now());
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER notification_channel_send_confidential BEFORE UPDATE OF is_sent ON notification_channel_send
+    FOR EACH ROW WHEN (NEW.confidential AND NEW.is_sent IS NOT NULL) EXECUTE FUNCTION delete_confidential_message();
 
 -- Every call to a provider. The row is committed before the call, so that a crash leaves a record of what may have been sent.
 CREATE TABLE channel_send_attempt (

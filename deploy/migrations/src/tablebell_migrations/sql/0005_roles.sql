@@ -69,6 +69,11 @@ GRANT SELECT (id, notification_id, channel_type, user_type, user_id, recipient, 
       UPDATE (is_sent, outcome, withdrawn_because, attempt_count, last_error, next_attempt_at, first_due_at, lease_token,
               lease_until, updated_at)
    ON notification_channel_send TO tablebell_reservation_api;
+-- The mail with the link of a sign-in.
+GRANT INSERT (notification_id, channel_type, user_type, user_id, restaurant_id, recipient, message, headers, confidential,
+              is_sent, outcome, last_error, not_after)
+   ON notification_channel_send TO tablebell_reservation_api;
+GRANT USAGE ON SEQUENCE notification_id_seq TO tablebell_reservation_api;
 GRANT SELECT (id, notification_id, notification_type, status, retry_count, last_error, available_at, created_at,
               published_at, discarded_at),
       UPDATE (status, retry_count, available_at, first_due_at, discarded_at)
@@ -98,6 +103,16 @@ GRANT SELECT,
       UPDATE (external_id, name, email, phone, fcm_token, locale, timezone, restaurant_id, role, active, updated_at)
    ON restaurant_users TO tablebell_reservation_api;
 GRANT SELECT, INSERT (user_type, user_id, token_id), DELETE ON revocation TO tablebell_reservation_api;
+GRANT SELECT (id, address_hash, code_hash, challenge, people, expires_at, used_at, created_at),
+      INSERT (address_hash, code_hash, challenge, people, expires_at),
+      UPDATE (used_at),
+      DELETE
+   ON sign_in TO tablebell_reservation_api;
+GRANT SELECT (id, user_type, user_id, token_hash, previous_hash, salt, rotated_at, expires_at),
+      INSERT (id, user_type, user_id, token_hash, expires_at),
+      UPDATE (token_hash, previous_hash, salt, rotated_at, expires_at),
+      DELETE
+   ON sign_in_session TO tablebell_reservation_api;
 GRANT SELECT, DELETE ON undeliverable_address TO tablebell_reservation_api;
 GRANT EXECUTE ON FUNCTION reached_limit TO tablebell_reservation_api;
 

@@ -18,7 +18,7 @@ class SignOut(Body):
     model_config = ConfigDict(json_schema_extra={"example": {"everywhere": True}})
 
     everywhere: StrictBool = False
-    """True: all tokens that you have now. False: only the token of this request."""
+    """True: all tokens and sessions that you have now. False: only the token of this request, and its session."""
 
 
 HERE = SignOut()
@@ -30,7 +30,8 @@ def session_routes(auth: Auth, pool: Pool) -> APIRouter:
 
     @router.post("/sign-out", summary="Sign out", status_code=204, responses=problems(400, 413, 415))
     async def sign_out(identity: anyone, body: SignOut = HERE) -> None:
-        """The API refuses the token, and the gateway closes its sockets, within 5 seconds."""
+        """The API refuses the token, and the gateway closes its sockets, within 5 seconds. The refresh token of the
+        session is not valid any more."""
         if body.everywhere:
             await revoke_all_tokens(pool, identity.user_type, identity.user_id)
         else:
